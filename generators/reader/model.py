@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -18,16 +17,16 @@ from torch.nn.functional import linear
 
 from generators.reader import BASE
 from retriever.models.base_bert import load_bert
-from retriever.models.precision import int8_is_fast, quantize
-from retriever.models.section_encoder import SectionEncoder
+from retriever.models.fused_bert import FusedBert
+from retriever.models.precision import fastest_dtype, int8_is_fast
 from retriever.types import FloatArray
 
 LENGTH = 256
 """Maximum number of tokens in a window."""
 OVERLAP = 40
 """Tokens of a section that two neighboring windows share: longer than almost all answers."""
-QUESTION, TITLE = 64, 24
-"""Maximum number of tokens of a question, and of the titles before a section's text."""
+QUESTION, TITLE, LINE = 64, 24, 128
+"""Maximum number of tokens of a question, of the titles before a section's text, and of a line that is compared."""
 
 
 class Window(NamedTuple):
@@ -56,22 +55,34 @@ def windows(tokenizer: Tokenizer, question: str, title: str, text: str, length: 
         text: The section.
         length: Maximum number of tokens in a window.
     """
-    classify, separate = tokenizer.encode("").ids  # [CLS] and [SEP]
-    whole = [part.encode("utf-8", "replace").decode() for part in (question, f"{title}:", text)]  # no lone surrogates
-    asked, titled, read = tokenizer.encode_batch(whole, add_special_tokens=False)
-    head = [classify, *asked.ids[:QUESTION], separate]
+    classify, separate = ends_of(tokenizer)
+    ids, places = _tokens(tokenizer, text)
+    head = [classify, *_tokens(tokenizer, question)[0][:QUESTION], separate]
     types = [0] * len(head)
-    head += titled.ids[-TITLE:]
-    size, starts = _cut(len(read.ids), length - len(head) - 1, OVERLAP)
+    head += _tokens(tokenizer, f"{title}:")[0][-TITLE:]
+    size, starts = _cut(len(ids), length - len(head) - 1, OVERLAP)
     return [
         Window(
-            [*head, *read.ids[start : start + size], separate],
-            types + [1] * (len(head) - len(types) + len(read.ids[start : start + size]) + 1),
+            [*head, *ids[start : start + size], separate],
+            types + [1] * (len(head) - len(types) + len(ids[start : start + size]) + 1),
             len(head),
-            read.offsets[start : start + size],
+            places[start : start + size],
         )
         for start in starts
     ]
+
+
+@lru_cache(maxsize=4096)
+def _tokens(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    """Returns the ids of a text's tokens, and where each starts and ends."""
+    encoded = tokenizer.encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False)  # no lone surrogates
+    return encoded.ids, encoded.offsets
+
+
+@lru_cache(maxsize=2)
+def ends_of(tokenizer: Tokenizer) -> list[int]:
+    """Returns the ids of [CLS] and [SEP], which begin and end a text."""
+    return tokenizer.encode("").ids
 
 
 def _cut(count: int, room: int, overlap: int) -> tuple[int, Sequence[int]]:
@@ -86,8 +97,6 @@ def _cut(count: int, room: int, overlap: int) -> tuple[int, Sequence[int]]:
 WEIGHTS_FILE = Path(__file__).with_name("weights.safetensors")
 SCALE = ".scale"
 """Ends the name of the scales of a matrix's changes."""
-TOKENS = 4096
-"""Maximum number of tokens, padding included, that go through the encoder at once."""
 
 
 class SpanModel:
@@ -97,17 +106,17 @@ class SpanModel:
         encoder: The encoder.
         tokenizer: Its tokenizer.
         head: Weight of the head, float32 [2, hidden], and its bias, [2].
-        meanings: Encodes sentences.
+        meanings: The base model, which encodes questions and lines.
         confidence: Weights of the logistic regression that estimates whether an answer is right; the last is its bias.
         threshold: The confidence below which the reader should abstain.
     """
 
     def __init__(
         self,
-        encoder: nn.Module,
+        encoder: FusedBert,
         tokenizer: Tokenizer,
         head: tuple[Tensor, Tensor],
-        meanings: SectionEncoder,
+        meanings: FusedBert,
         confidence: Sequence[float] = (1.0, 0.0, 0.0, 0.0),
         threshold: float = 0.0,
     ) -> None:
@@ -115,42 +124,30 @@ class SpanModel:
         self._confidence, self.threshold = tuple(confidence), threshold
 
     @classmethod
-    def load(cls, path: Path = WEIGHTS_FILE, int8: bool | None = None) -> SpanModel:
+    def load(cls, path: Path = WEIGHTS_FILE, dtype: torch.dtype | None = None) -> SpanModel:
         """Loads the base model, and merges the trained weights into it.
 
         Args:
             path: The trained weights.
-            int8: Whether to compute in int8 instead of float32; by default where it is faster.
+            dtype: bfloat16, int8 or float32; by default the fastest of them.
 
         Raises:
             ValueError: The base model is not available, or the weights do not fit.
         """
-        return _load(path, int8_is_fast() if int8 is None else int8)
+        fastest = fastest_dtype("cpu")
+        return _load(path, dtype or (torch.int8 if fastest == torch.float32 and int8_is_fast() else fastest))
 
     @torch.inference_mode()
     def scores(self, windows: Sequence[Window]) -> list[FloatArray]:
         """Returns the scores of each window's tokens as starts and ends, float32 [T, 2]."""
-        order = sorted(range(len(windows)), key=lambda i: len(windows[i].ids))
-        found: list[FloatArray] = [np.zeros((0, 2), np.float32)] * len(windows)
-        while order:
-            width = len(windows[order[-1]].ids)
-            group = [order.pop() for _ in range(min(len(order), max(TOKENS // width, 1)))]
-            ids, types = (torch.zeros(len(group), width, dtype=torch.long) for _ in range(2))
-            mask = torch.zeros(len(group), width, dtype=torch.bool)
-            for row, i in enumerate(group):
-                size = len(windows[i].ids)
-                ids[row, :size] = torch.tensor(windows[i].ids)
-                types[row, :size] = torch.tensor(windows[i].types)
-                mask[row, :size] = True
-            hidden = self.encoder(ids, None if mask.all() else mask, types)
-            scored = linear(hidden.float(), *self._head).numpy()
-            for row, i in enumerate(group):
-                found[i] = scored[row, : len(windows[i].ids)]
-        return found
+        hidden = self.encoder([window.ids for window in windows], [window.types for window in windows])
+        return [linear(rows.float(), *self._head).numpy() for rows in hidden]
 
     def likeness(self, question: str, lines: Sequence[str]) -> FloatArray:
         """Returns the cosines of a question's meaning with those of lines, float32 [lines]."""
-        vectors = self._meanings.encode_questions([question, *lines])
+        classify, separate = ends_of(self.tokenizer)
+        ids = [_tokens(self.tokenizer, text)[0][:LINE] for text in (question, *lines)]
+        vectors = self._meanings.vectors([[classify, *line, separate] for line in ids]).numpy()
         return np.asarray(vectors[1:] @ vectors[0])
 
     def confidence(self, signs: Sequence[float]) -> float:
@@ -160,17 +157,14 @@ class SpanModel:
 
 
 @lru_cache(maxsize=2)
-def _load(path: Path, int8: bool) -> SpanModel:
-    encoder, tokenizer = load_bert(BASE)
+def _load(path: Path, dtype: torch.dtype) -> SpanModel:
+    model, tokenizer = load_bert(BASE)
+    meanings = FusedBert(model, dtype)
     own = load_file(path)
     head = own.pop("head.weight").float(), own.pop("head.bias").float()
     confidence, threshold = own.pop("confidence").tolist(), float(own.pop("threshold"))
-    base = copy.deepcopy(encoder, {id(one): one for name, one in encoder.named_parameters() if name not in own})
-    _change(encoder, own, path)
-    if int8:
-        quantize(encoder)
-        quantize(base)
-    return SpanModel(encoder, tokenizer, head, SectionEncoder(base, tokenizer, BASE), confidence, threshold)
+    _change(model, own, path)
+    return SpanModel(FusedBert(model, dtype), tokenizer, head, meanings, confidence, threshold)
 
 
 @torch.no_grad()

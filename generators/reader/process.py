@@ -113,8 +113,8 @@ class ReaderProcess:
 
 
 async def _start() -> Process:
-    # Use this process's modules and none from the working directory; leave most cores to the models.
-    environment = {"OMP_NUM_THREADS": "2"} | os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    # Use this process's modules and none from the working directory; threads that wait for a busy core would spin.
+    environment = {"OMP_NUM_THREADS": "1"} | os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = (sys.executable, "-P", "-m", __name__)
     return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment, limit=LONGEST_REPLY)
 

@@ -95,48 +95,43 @@ def best_span(
         likeness: Compares the meaning of the question with that of labeled values; without it, only words count.
     """
     null = float(scores[0].sum())
-    count = len(window.places)
-    inside = slice(window.begin, window.begin + count)
     first, last = _bounds(text)
-    can_start = np.array([start in first for start, _ in window.places])
-    can_end = np.array([end in last for _, end in window.places])
-    starts = np.where(can_start, scores[inside, 0], -np.inf)
-    ends = np.where(can_end, scores[inside, 1], -np.inf)
-    pairs = starts[:, None] + ends[None, :]
-    pairs[np.tril_indices(count, -1)] = -np.inf
-    pairs[np.triu_indices(count, LONGEST)] = -np.inf
-    if count:
-        lines, sentences = _ends(text)
-        places = np.array([start for start, _ in window.places])
-        sentence = np.searchsorted(sentences, places, side="right")
-        pairs[sentence[:, None] != sentence[None, :]] = -np.inf
-        line = np.searchsorted(lines, places, side="right")
-        matches, ends = _label_matches(text, question)
-        behind = places >= ends[line]
-        pairs += np.where(behind, LABELED * matches[line], 0)[:, None]
-        gaining, nats = _named_places(text, question)
-        pairs += nats * np.isin(places, gaining)[:, None]
-        if likeness is not None:
-            best = np.full(len(lines) + 1, -np.inf, np.float32)
-            np.maximum.at(best, line, np.where(behind, pairs.max(1) - null, -np.inf))
-            gained = gains(question, text, best, likeness) * (1 + AGREED * np.maximum(matches, 0))
-            pairs += (gained[line] * behind)[:, None]
-    flat = pairs.ravel()
-    tried = np.argpartition(-flat, min(_TRIED, len(flat) - 1))[:_TRIED] if len(flat) else np.zeros(0, int)
-    total = np.logaddexp(np.logaddexp.reduce(flat), null) if len(flat) else null
+    lines, sentences = _ends(text)
+    places = np.array([start for start, _ in window.places], np.int64)
+    can_start = np.array([start in first for start, _ in window.places], bool)
+    can_end = np.array([end in last for _, end in window.places], bool)
+    sentence = np.searchsorted(sentences, places, side="right")
+    length = np.arange(len(places)) - np.arange(len(places))[:, None]
+    allowed = can_start[:, None] & can_end & (sentence[:, None] == sentence) & (length >= 0) & (length < LONGEST)
+    starts, ends = np.nonzero(allowed)
+    if not len(starts):
+        return None
+    nats = scores[window.begin + starts, 0] + scores[window.begin + ends, 1]
+    line = np.searchsorted(lines, places, side="right")
+    matches, values = _label_matches(text, question)
+    behind = places >= values[line]
+    nats += np.where(behind, LABELED * matches[line], 0)[starts]
+    gaining, gain = _named_places(text, question)
+    nats += (gain * np.isin(places, gaining))[starts]
+    if likeness is not None:
+        best = np.full(len(lines) + 1, -np.inf, np.float32)
+        np.maximum.at(best, line[starts], np.where(behind[starts], nats - null, -np.inf))
+        gained = gains(question, text, best, likeness) * (1 + AGREED * np.maximum(matches, 0))
+        nats += (gained[line] * behind)[starts]
+    total = np.logaddexp(np.logaddexp.reduce(nats), null)
     named, counted = _folded(title), bool(_HOW_MANY.search(question))
     fits = kind_of_answer(question, f"{title} {heading}")
-    for place in tried[np.argsort(-flat[tried], kind="stable")]:
-        if not np.isfinite(flat[place]):
+    for place in np.argsort(-nats, kind="stable")[:_TRIED]:
+        if not np.isfinite(nats[place]):
             break
-        i, j = divmod(int(place), count)
+        i, j = starts[place], ends[place]
         start, end = whole(text, window.places[i][0], window.places[j][1], counted)
         if not counted:
             start, end = whole_item(text, start, end)
         end = _without_echo(text, start, end, question)
         start, end = core(text, start, end, question)
         if _folded(text[start:end]) != named and fits(text, start, end):
-            return Span(start, end, float(flat[place]) - null, float(flat[place] - total))
+            return Span(start, end, float(nats[place]) - null, float(nats[place] - total))
     return None
 
 

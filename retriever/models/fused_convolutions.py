@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
+from retriever.models.precision import onednn_computes
+
 _PACKED_IMAGES = 4
 """Largest batch, in images, for which weights are kept in oneDNN's layout. The layout may differ between batch sizes,
 and reordering in each call takes 0.5 ms for all layers, which only matters for small batches."""
@@ -52,7 +54,7 @@ class FusedConvolution:
         self._bias = bias.detach().to(device, dtype)
         self._padding, self._stride, self._groups = [int(side) for side in conv.padding], list(conv.stride), conv.groups
         self._activation = activation
-        self._by_onednn = _onednn_computes(device, dtype)
+        self._by_onednn = onednn_computes(device, dtype)
         self._packed: dict[torch.Size, Tensor] = {}
 
     def __call__(self, x: Tensor, other: Tensor | None = None) -> Tensor:
@@ -82,10 +84,3 @@ class FusedConvolution:
                 self._weight, self._padding, self._stride, [1, 1], self._groups, list(x.shape)
             )
         return self._packed[x.shape]
-
-
-def _onednn_computes(device: str, dtype: torch.dtype) -> bool:
-    """Tells whether oneDNN supports this dtype on this device, with the operations that PyTorch's compiler uses."""
-    if torch.device(device).type != "cpu" or not torch.backends.mkldnn.is_available():
-        return False
-    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())

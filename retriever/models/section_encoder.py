@@ -6,7 +6,9 @@ import copy
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +21,7 @@ from retriever.files import read_object
 from retriever.gpu import to_device
 from retriever.models.base_bert import load_bert
 from retriever.models.bert import Bert, merge_lora
+from retriever.models.fused_bert import FusedBert
 from retriever.models.weights import WEIGHTS_NAME
 from retriever.texts import split_passage
 from retriever.types import FloatArray
@@ -48,8 +51,10 @@ class SectionEncoder:
     def __init__(self, model: Bert, tokenizer: Tokenizer, fingerprint: str, asking: Bert | None = None) -> None:
         self.model, self.tokenizer, self.asking = model, tokenizer, asking or model
         self.dimension: int = model.config.hidden_size
+        self._fused = cache(FusedBert)
         self.fingerprint = _fingerprint(fingerprint)
-        self._first, self._last = (tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]"))
+        ends: list[Any] = [tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]")]
+        self._first, self._last = ends
 
     @classmethod
     def load(cls, model: str | Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> SectionEncoder:
@@ -73,8 +78,7 @@ class SectionEncoder:
 
     def encode_questions(self, questions: Sequence[str]) -> FloatArray:
         """Encodes to L2-normalized vectors, float32 [N, dimension]."""
-        with torch.inference_mode():
-            return self.vectors(self.asking, self.question_ids(questions)).cpu().numpy()
+        return self._encode(self.asking, self.question_ids(questions))
 
     def encode_passages(self, passages: Sequence[str]) -> list[NDArray[np.int8]]:
         """Encodes passages as `section_passage` formats them, or other texts.
@@ -83,8 +87,7 @@ class SectionEncoder:
         vector is 127: only their directions count.
         """
         windows = self._window_ids(passages)
-        with torch.inference_mode():
-            vectors = self.vectors(self.model, [window for own in windows for window in own]).cpu().numpy()
+        vectors = self._encode(self.model, [window for own in windows for window in own])
         largest = np.abs(vectors).max(axis=1, keepdims=True, initial=1e-12)
         rows = np.round(vectors * (127 / largest)).astype(np.int8)
         return np.split(rows, np.cumsum([len(own) for own in windows])[:-1]) if passages else []
@@ -103,6 +106,13 @@ class SectionEncoder:
             [heading.ids[:MAX_HEADING] + text.ids[start : start + WINDOW] for start in window_starts(len(text.ids))]
             for heading, text in zip(headings, texts, strict=True)
         ]
+
+    def _encode(self, model: Bert, texts: Sequence[Sequence[int]]) -> FloatArray:
+        """Encodes token ids; on a CPU with the weights that the model had when it was first used."""
+        if model.device.type == "cpu":
+            return self._fused(model).vectors([[self._first, *text, self._last] for text in texts]).numpy()
+        with torch.inference_mode():
+            return self.vectors(model, texts).cpu().numpy()
 
     def vectors(self, model: Bert, texts: Sequence[Sequence[int]]) -> Tensor:
         """Encodes token ids with a model to L2-normalized vectors, float32 [N, dimension], with gradients if on."""

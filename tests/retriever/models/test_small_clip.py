@@ -63,7 +63,7 @@ def _trained_tower() -> SmallVision:
 @pytest.mark.parametrize("size", [32, 64])
 def test_a_fused_tower_returns_the_same(size: int, onednn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not onednn:
-        monkeypatch.setattr(fused_convolutions, "_onednn_computes", lambda *_: False)
+        monkeypatch.setattr(fused_convolutions, "onednn_computes", lambda *_: False)
     tower = _trained_tower()
     pixels = torch.randn(6, 3, size, size)
     expected = tower(pixels).last_hidden_state.detach()
