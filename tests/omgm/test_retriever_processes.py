@@ -29,7 +29,7 @@ from omgm.retriever_messages import ChangedMeanwhileError, read_queries, read_re
 from omgm.retriever_processes import RetrieverProcesses
 from retriever.image_cache import content_of, set_content
 from retriever.images import ALPHA
-from retriever.types import Candidate, Options, Query, RetrievalResult, ScoredSection
+from retriever.types import Candidate, Entity, Options, Query, RetrievalResult, ScoredSection
 from serving.errors import ApiError
 from serving.lanes import ParallelRetriever
 from tests.fakes.listening import free_port
@@ -98,7 +98,7 @@ def test_results_come_out_as_they_went_in() -> None:
 class Changed(FakeIndex):
     """An index whose entity at row 0 has another text."""
 
-    def entity(self, row: int) -> object:  # type: ignore[override]
+    def entity(self, row: int) -> Entity:
         entity = LANDS[row]
         sections = (replace(entity.sections[0], text="Another text."), *entity.sections[1:])
         return replace(entity, sections=sections) if row == 0 else entity
