@@ -47,7 +47,7 @@ class Graph:
                 again = func(*args, **kwargs)
                 for old, new in zip(tree_leaves(result), tree_leaves(again), strict=True):
                     if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
-                        old.copy_(new)
+                        old.copy_(new.as_subclass(type(old)))
 
     def pool(self) -> tuple[int, int]:
         """Returns the identity of the memory pool."""
