@@ -35,6 +35,7 @@ from benchmarks.frame import arguments, default_device, machine, recorder, write
 from benchmarks.full_size import PAPER, TINY, build_fusion, tokenizer
 from benchmarks.published_loop import PublishedLoop, adamw
 from benchmarks.training_data import DataSizes, write_data
+from pretraining.new_fusion import new_fusion
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
@@ -151,7 +152,7 @@ def build(size: str, device: torch.device, longest: int = 512) -> QFormerFusion:
         return build_fusion(replace(TINY, qformer=qformer), str(device), torch.float32)
     config = SmallCLIPConfig()
     pixels = PixelPreparation(config.image_size)
-    return QFormerFusion.create(SmallVision(config), config, tokenizer(), pixels, max_text_tokens=longest).to(device)
+    return new_fusion(SmallVision(config), config, tokenizer(), pixels, max_text_tokens=longest).to(device)
 
 
 def prepared(

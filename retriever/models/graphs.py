@@ -59,7 +59,7 @@ def warm_up_sizes(most: int) -> list[int]:
 
 
 class Graph:
-    """One CUDA graph with the memory that it reads and writes; call it to copy tensors there and replay it.
+    """One CUDA graph with the memory that it reads and writes.
 
     Args:
         forward: The function to capture.
@@ -82,6 +82,7 @@ class Graph:
         self.pool = self._graph.pool()
 
     def __call__(self, given: tuple[Tensor, ...], count: int) -> Tensor:
+        """Replays the graph on tensors that are copied to the start of its memory; returns `count` rows."""
         for memory, tensor in zip(self._inputs, given, strict=True):
             memory[: len(tensor)].copy_(tensor)
         self._graph.replay()

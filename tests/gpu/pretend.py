@@ -2,7 +2,7 @@
 
 Commands and models run on it from beginning to end, on any machine, and meet the rules of a real device: operands are
 on one device, `numpy()` and `pin_memory()` of a device tensor fail, a captured graph may not wait. Whatever makes the
-host wait for the device is recorded, and what launches kernels is counted. Kernels and speed cannot be checked this way.
+host wait for the device is recorded, and launches of kernels are counted. Kernels and speed cannot be checked this way.
 
 Functions of tensors are overridden in Python (`__torch_function__`), so what PyTorch's C++ functions do inside, their
 backward passes included, is not seen.
