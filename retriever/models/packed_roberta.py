@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _KINDS = ("xlm-roberta", "roberta")
 _HALF = (torch.bfloat16, torch.float16)
-TOTALS = range(512, 8193, 512)
+TOTALS = range(256, 8193, 256)
 """Tokens of the graphs. With more, a GPU computes for longer than the host takes to launch (10 kernels a layer)."""
 TOKENS_PER_TEXT = 64
 """A graph's tokens per text that it has room for."""

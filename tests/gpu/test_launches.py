@@ -100,8 +100,8 @@ def test_one_question_launches_little_enough_for_its_goal() -> None:
     launching = LAUNCH_MS * sum(BUDGET.values())
     assert launching == pytest.approx(0.86, abs=0.01)
     # 16 sections of 200 tokens are the goal's; the benchmark's random weights prefer entities of 41.
-    assert launching + sum(arithmetic_ms(16, 200).values()) == pytest.approx(13.3, abs=0.1)
-    assert launching + sum(arithmetic_ms(41, 190).values()) == pytest.approx(18.0, abs=0.1)
+    assert launching + sum(arithmetic_ms(16, 200).values()) == pytest.approx(13.0, abs=0.1)
+    assert launching + sum(arithmetic_ms(41, 190).values()) == pytest.approx(17.8, abs=0.1)
 
 
 def test_without_graphs_the_layers_are_most_of_the_launches() -> None:
@@ -119,4 +119,4 @@ def test_the_time_is_that_of_the_published_sizes() -> None:
     flops = {part: time * TFLOPS / 1000 for part, time in times.items() if part not in ("1 search", "2 MaxSim")}
     assert flops["1 image tower"] == pytest.approx(3.9, abs=0.05)  # "one image is about 3.9 TFLOP"
     assert flops["2 tower and Q-Former"] == pytest.approx(0.57, abs=0.02)
-    assert sum(flops.values()) == pytest.approx(6.7, abs=0.1)  # 6.4 without padding
+    assert sum(flops.values()) == pytest.approx(6.6, abs=0.1)  # 6.4 without padding
