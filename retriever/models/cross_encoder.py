@@ -101,7 +101,7 @@ class CrossEncoderReranker:
         return _by_question(self._score_pairs, questions, passages)
 
     def use_cuda_graphs(self) -> None:
-        """Captures CUDA graphs for forward passes without padding, if the model is computed so."""
+        """Captures CUDA graphs for forward passes without padding, if there are any; calls must then not overlap."""
         if self._packed is not None:
             self._packed.use_cuda_graphs(self.max_tokens)
 

@@ -266,10 +266,10 @@ class QFormerFusion(Published, nn.Module):
         fused = [torch.empty(0, *self.token_shape, device=self.query_tokens.device)]
         for part in parts:
             features = features_of(part)  # first, so that a GPU works on it while the CPU tokenizes
-            forward, texts = self.fuse_tokens, tokens_of(part)
-            if self._graphed_tokens and len(part) <= PAIRS[-1] and (more := TEXT_TOKENS - texts[0].shape[1]) >= 0:
-                forward, texts = self._graphed_tokens, [functional.pad(tensor, (0, more)) for tensor in texts]
-            fused.append(forward(features, *map(self._sent, texts)).float())
+            forward, (ids, mask) = self.fuse_tokens, tokens_of(part)
+            if self._graphed_tokens and len(part) <= PAIRS[-1] and (more := TEXT_TOKENS - ids.shape[1]) >= 0:
+                forward, ids, mask = self._graphed_tokens, *(functional.pad(one, (0, more)) for one in (ids, mask))
+            fused.append(forward(features, self._sent(ids), self._sent(mask)).float())
         tokens = torch.cat(fused)
         order = [number for part in parts for number in part]
         if order != sorted(order):

@@ -26,7 +26,7 @@ class Launches(TorchDispatchMode):
     """
 
     def __init__(self, counts: Counter[str]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # missing from torch's types
         self.counts = counts
 
     def __torch_dispatch__(
