@@ -22,7 +22,7 @@ Address = tuple[str, int]
 
 @contextmanager
 def service(
-    profile: str, index: Path, settings: Sequence[str] = (), workers: int = 1
+    profile: str, index: Path, settings: Sequence[str] = (), workers: int = 2
 ) -> Iterator[tuple[subprocess.Popen[bytes], Address]]:
     """Starts a service on a free port; yields its process and address once it accepts requests.
 

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,33 +67,42 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     Args:
         profile: The profile.
         index: The index's folder.
-        read_only: Whether this is one of several processes that serve the index.
+        read_only: Whether this is one of several services of the index.
 
     Raises:
         ValueError: As for `omgm.opening.open_retriever`.
     """
-    # Imported here because they import PyTorch, which counts the cores of the process on import.
     from indexes.live.drafts import DraftEditor
     from indexes.live.editor import Editor
     from omgm.modes import modes_of
     from omgm.parts import build_encoder, build_generator, placement
+    from omgm.retriever_processes import RetrieverProcesses
     from retriever.image_cache import ImageCache
     from serving.app import create_app
     from serving.logs import log_json
     from serving.tracing import tracer_of_environment
 
-    settings = profile.serving
+    settings, on_cpu = profile.serving, placement(profile)[0] == "cpu"
     if settings.log_format == "json":
         log_json()
     cache = ImageCache(settings.cache_mib * 2**20)
     shared = cache if settings.cache_mib else None
-    encoder = build_encoder(profile, shared)
-    retriever, editor = open_service(profile, index, encoder, shared, read_only=read_only)
-    modes, tracer = modes_of(profile, encoder), tracer_of_environment()
-    changes = DraftEditor(editor) if isinstance(editor, Editor) else editor
-    app = create_app(retriever, build_generator(profile, apart=True), settings, changes, cache, modes, tracer)
-    warm_up(retriever, 1 if placement(profile)[0] == "cpu" else settings.max_batch)
-    return app, editor
+    with ExitStack() as failing:
+        processes = None
+        if settings.processes and on_cpu and not read_only:  # first: they load their models meanwhile
+            processes = RetrieverProcesses(profile, index, settings.processes, cache.counts)
+            failing.callback(processes.close)
+        encoder = build_encoder(profile, shared)
+        retriever, editor = open_service(profile, index, encoder, shared, read_only=read_only)
+        modes, tracer = modes_of(profile, encoder), tracer_of_environment()
+        changes = DraftEditor(editor) if isinstance(editor, Editor) else editor
+        generator, parts = build_generator(profile, apart=True), (settings, changes, cache, modes, tracer)
+        if processes is None:
+            warm_up(retriever, 1 if on_cpu else settings.max_batch)
+        else:
+            processes.wait(retriever.index)
+        failing.pop_all()
+    return create_app(processes or retriever, generator, *parts), editor
 
 
 def warm_up(retriever: QueryRetriever, most: int) -> None:

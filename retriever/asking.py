@@ -82,6 +82,28 @@ class PipelinedRetriever(Protocol):
         """Returns one result per query, in order; calls `free` as soon as another batch may begin."""
 
 
+class Lane(Protocol):
+    """Retrieves for one batch at a time, beside others."""
+
+    def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
+        """Returns one result per query, in order."""
+
+    def revive(self) -> None:
+        """Makes this lane usable again, if the last batch has broken it; may take seconds."""
+
+    def close(self) -> None:
+        """Frees what the lane holds; it is not used any more."""
+
+
+@runtime_checkable
+class ParallelRetriever(Protocol):
+    """An optional extension of a retriever that works on several batches side by side, in lanes."""
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """The lanes."""
+
+
 class Generator(Protocol):
     """Answers a question from its image and evidence."""
 

@@ -53,6 +53,7 @@ class Retriever(Generic[IndexT]):
     Attributes:
         models: Any other code that runs the models must do so in `with retriever.models`; no batch is in a step
             meanwhile.
+        threads: How many threads a batch may use on a CPU; by default all that are free (`free_threads`).
 
     Raises:
         ValueError: There are no steps, or two have the same name.
@@ -75,6 +76,7 @@ class Retriever(Generic[IndexT]):
         self.recognition = recognition
         self.device = torch.device(device)
         self.models = Turns(2 if self.device.type == "cuda" else 1)
+        self.threads: int | None = None
         self._pin, self._splits = pin, splits
         self.steps = steps
         self._entered = self._stages
@@ -136,7 +138,7 @@ class Retriever(Generic[IndexT]):
             if stages is not self._entered:  # replaced; the batch ahead may be in a step that is now in the first part
                 self.models.settle()
                 self._entered = stages
-            threads = 1 if self.in_flight > 1 else free_threads()
+            threads = 1 if self.in_flight > 1 else self.threads or free_threads()
             shares = [_Share(part) for part in _split(queries, threads if self._splits else 1)]
             chosen, first = stages[:steps], len(stages) - (self.in_flight - 1)
             _run(shares, chosen[:first], threads)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from PIL import Image
 
 from retriever.asking import EntityIndex, TokenIndex
 from retriever.fusion import fuse
+from retriever.image_cache import ImageCache, set_content
 from retriever.images import load_small
 from retriever.maxsim import ScoreMode, max_sim_spans
 from retriever.protocols import Align, Finish, FusionEncoder
@@ -25,6 +27,9 @@ COMPARED = 3
 """How many of the best candidates' images are laid on the query's."""
 _LEAST = 128
 """Pixels in both directions of these images, at least; twice what is compared."""
+
+_KEPT = 1 << 25
+"""Bytes of such images of the index that are kept."""
 
 
 class FusionRerank:
@@ -59,6 +64,7 @@ class FusionRerank:
     ) -> None:
         self.fusion, self.index, self.alpha, self.mode = fusion, index, alpha, mode
         self.align, self.is_undecided = align, is_undecided
+        self._images = ImageCache(_KEPT)
 
     def start(self, queries: Sequence[Query]) -> Finish:
         """Encodes each image with its question and alone; the returned function ranks candidates and their sections.
@@ -99,10 +105,21 @@ class FusionRerank:
         several = len(self.index.token_rows(row)) - len(self.index.section_rows(row)) > 1
         path = None if several else self.index.image_path(row)
         try:
-            return None if path is None else load_small(path, _LEAST)
-        except ValueError as error:
+            return None if path is None else self._small(path)
+        except (OSError, ValueError) as error:
             logger.warning("not compared with the query's image: %s", error)
             return None
+
+    def _small(self, path: Path) -> Image.Image:
+        """Returns an image of the index; recent ones are kept, and with them their pixels as models want them."""
+        state = path.stat()
+        content = f"{path} {state.st_mtime_ns} {state.st_size}"
+        image: Image.Image | None = self._images.get("small", content)
+        if image is None:
+            image = load_small(path, _LEAST)
+            set_content(image, content)
+            self._images.put("small", content, image, 3 * image.width * image.height)
+        return image
 
     def _alpha(self, query: Query) -> float:
         return self.alpha if query.options.alpha is None else query.options.alpha

@@ -1,4 +1,4 @@
-"""Dynamic batching: a worker thread retrieves for several concurrent requests at once; on a GPU, there are two."""
+"""Dynamic batching: worker threads retrieve for several concurrent requests at once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from retriever.asking import Lane
 from retriever.types import EngineError, Query, RetrievalResult
 from retriever.wording import counted
 from serving.admission import Admission
@@ -56,6 +57,7 @@ class Batcher:
         metrics: Records the size and duration of batches.
         in_flight: How many batches `retrieve` can work on at once. If that is more than one, it takes `free`, which it
             calls when another batch may begin, see `PipelinedRetriever`.
+        lanes: Retrieve instead of `retrieve`, side by side. Waiting queries are divided among those that are idle.
     """
 
     def __init__(
@@ -65,8 +67,9 @@ class Batcher:
         admission: Admission,
         metrics: Metrics,
         in_flight: int = 1,
+        lanes: Sequence[Lane] = (),
     ) -> None:
-        self._retrieve = retrieve
+        self._retrieve, self._lanes = retrieve, lanes
         self._settings = settings
         self._admission = admission
         self._metrics = metrics
@@ -75,6 +78,7 @@ class Batcher:
         self._pending: deque[_QueueEntry] = deque()
         self._running: list[_Batch] = []  # the oldest first
         self._entering: _Batch | None = None  # the one after which no other batch may begin yet
+        self._idle = 0  # workers that wait for a batch
         self._ended = 0.0  # when the last batch ended
         self._closing = self._died = False
         self._working = 0  # number of workers; only the event loop changes it
@@ -83,8 +87,9 @@ class Batcher:
     async def start(self) -> None:
         """Starts the workers."""
         loop = asyncio.get_running_loop()
-        for _ in range(self._in_flight):
-            threading.Thread(target=self._work, args=(loop,), name="retrieve", daemon=True).start()
+        lanes: Sequence[Lane | None] = self._lanes or [None] * self._in_flight
+        for lane in lanes:
+            threading.Thread(target=self._work, args=(loop, lane), name="retrieve", daemon=True).start()
             self._working += 1
 
     async def stop(self) -> None:
@@ -97,6 +102,8 @@ class Batcher:
                 await asyncio.wait_for(self._finished.wait(), self._settings.timeout_s)
         running = [entry for batch in self._running for entry in batch.entries]
         self._fail([*running, *self._pending], "the service has shut down")
+        for lane in self._lanes:
+            await asyncio.to_thread(lane.close)
 
     @property
     def waiting(self) -> int:
@@ -150,14 +157,16 @@ class Batcher:
                     self._pending.remove(entry)
             raise
 
-    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _work(self, loop: asyncio.AbstractEventLoop, lane: Lane | None) -> None:
         """Retrieves batch after batch until the service closes; runs in a worker's thread."""
         batch, failure = None, None
         try:
             while batch := self._take(loop):
                 loop.call_soon_threadsafe(self._admission.batch_started, len(batch.entries))
-                outcomes = self._outcomes(batch, [entry.query for entry in batch.entries])
+                outcomes = self._outcomes(batch, [entry.query for entry in batch.entries], lane)
                 loop.call_soon_threadsafe(self._deliver, batch, outcomes, *self._end(batch))
+                if lane is not None:
+                    lane.revive()
         except BaseException as error:  # even SystemExit and the like: the callers must be notified
             failure = error
             with self._changed:
@@ -169,23 +178,30 @@ class Batcher:
     def _take(self, loop: asyncio.AbstractEventLoop) -> _Batch | None:
         """Waits for the next batch and returns it; `None` if the service is closing and no query waits."""
         with self._changed:
-            while not self._died:
-                entries: list[_QueueEntry] = []
-                now = time.monotonic()
-                while self._entering is None and self._pending and len(entries) < self._settings.max_batch:
-                    entry = self._pending.popleft()
-                    if entry.deadline > now:
-                        entries.append(entry)
-                    else:
-                        loop.call_soon_threadsafe(_resolve, entry, out_of_time(self._settings.timeout_s))
-                if entries:
-                    self._entering = batch = _Batch(entries, now)
-                    self._running.append(batch)
-                    return batch
-                if self._closing and not self._pending:
-                    return None
-                self._changed.wait()
-            return None
+            self._idle += 1
+            try:
+                while not self._died:
+                    entries: list[_QueueEntry] = []
+                    now, most = time.monotonic(), self._settings.max_batch
+                    if self._lanes:
+                        most = min(most, -(-len(self._pending) // self._idle))
+                    while self._entering is None and self._pending and len(entries) < most:
+                        entry = self._pending.popleft()
+                        if entry.deadline > now:
+                            entries.append(entry)
+                        else:
+                            loop.call_soon_threadsafe(_resolve, entry, out_of_time(self._settings.timeout_s))
+                    if entries:
+                        batch = _Batch(entries, now)
+                        self._entering = None if self._lanes else batch
+                        self._running.append(batch)
+                        return batch
+                    if self._closing and not self._pending:
+                        return None
+                    self._changed.wait()
+                return None
+            finally:
+                self._idle -= 1
 
     def _free(self, batch: _Batch) -> None:
         """Lets the next batch begin; does nothing if it already may."""
@@ -202,22 +218,22 @@ class Batcher:
             self._running.remove(batch)
             return self._ended - batch.started, self._ended - max(batch.started, before)
 
-    def _outcomes(self, batch: _Batch, queries: Sequence[Query]) -> list[Outcome]:
+    def _outcomes(self, batch: _Batch, queries: Sequence[Query], lane: Lane | None) -> list[Outcome]:
         """Returns a result or an error for each query of a batch; runs in a worker's thread."""
         options = {"free": partial(self._free, batch)} if self._in_flight > 1 else {}
         try:
-            results = list(self._retrieve(queries, **options))
+            results = list(lane.retrieve(queries) if lane else self._retrieve(queries, **options))
             if len(results) != len(queries):
                 asked = counted(len(queries), "query")
                 raise RuntimeError(f"the retriever returned {counted(len(results), 'result')} for {asked}")
             return [*results]
         except Exception as error:
-            if isinstance(error, EngineError):  # it would fail for each query alone, after a time-out of its own
+            if isinstance(error, EngineError | ApiError):  # it would fail for each alone, after a time-out of its own
                 return [error] * len(queries)
             if len(queries) == 1:
                 return [error]
             logger.warning("a batch of %d queries failed (%r); retrying them one by one", len(queries), error)
-        return [outcome for query in queries for outcome in self._outcomes(batch, [query])]
+        return [outcome for query in queries for outcome in self._outcomes(batch, [query], lane)]
 
     def _deliver(self, batch: _Batch, outcomes: Sequence[Outcome], seconds: float, alone: float) -> None:
         self._admission.batch_ended(alone)

@@ -15,7 +15,7 @@ from PIL import Image
 from chat_models.chat import ChatError
 from chat_models.retries import within
 from generators.stop import stopped, until_stop
-from retriever.asking import Generator, PipelinedRetriever, QueryRetriever
+from retriever.asking import Generator, ParallelRetriever, PipelinedRetriever, QueryRetriever
 from retriever.image_cache import ImageCache, set_content
 from retriever.results import Answer, Retrieval
 from retriever.types import Evidence, Generation, GenerationRequest, Query, RetrievalResult
@@ -60,12 +60,13 @@ class Service:
         self.view = IndexView(self.index)
         self.generator = generator
         self.settings = settings
+        lanes = retriever.lanes if isinstance(retriever, ParallelRetriever) else ()
         in_flight = retriever.in_flight if isinstance(retriever, PipelinedRetriever) else 1
-        self.admission = Admission(settings, in_flight=in_flight)
+        self.admission = Admission(settings, in_flight=max(in_flight, len(lanes)))
         self._cache = cache
         self.traces = traces
         self.metrics = Metrics(self.admission, cache)
-        self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics, in_flight)
+        self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics, in_flight, lanes)
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     async def retrieve(self, checked: CheckedRequest, request_id: str) -> PendingAnswer:

@@ -49,6 +49,7 @@ class ServingSettings(BaseModel):
         header_timeout_s: Longest time for a request's headers, in seconds (not with `--replicas`).
         upload_timeout_s: Longest time for an upload, and for which a client may leave its response unread, in seconds.
         model_threads: CPU threads per model, by default one per core; 1 in the embedded profile.
+        processes: Processes that run the models beside the one that serves HTTP; 0 for none, 2 in the embedded profile.
         decode_threads: Number of images decoded in parallel.
         cache_mib: Size of the cache of decoded and encoded images, in MiB.
         evidence_sections: Number of sections in a response; the generator reads the first.
@@ -78,6 +79,7 @@ class ServingSettings(BaseModel):
     header_timeout_s: float = Field(default=10, gt=0)
     upload_timeout_s: float = Field(default=60, gt=0)
     model_threads: int | None = Field(default=None, ge=1)
+    processes: int = Field(default=0, ge=0)
     decode_threads: int = Field(default=2, ge=1)
     cache_mib: int = Field(default=64, ge=0)
     evidence_sections: int = Field(default=3, ge=1)

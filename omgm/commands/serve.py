@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=port, default=8000, help="the port to listen on (%(default)s)")
     several = parser.add_mutually_exclusive_group()
     several.add_argument(
-        "--workers", type=positive, default=1, metavar="N", help="processes that share the port and the cores (1)"
+        "--workers", type=positive, metavar="N", help="processes that run the models (by default, serving.processes)"
     )
     several.add_argument(
         "--replicas",
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
         return
     if args.json:
         raise ValueError("--json prints a new key; add --new-key")
-    profile = profile_of(args)
+    profile = _with_workers(profile_of(args), args.workers)
     if profile.serving.log_format == "json":
         from serving.logs import log_json
 
@@ -100,16 +100,29 @@ def run(args: argparse.Namespace) -> None:
     index = kept_index(args, profile)  # before the imports that take seconds
     warn_if_open(args.host, profile.serving)
     host = f"[{args.host}]" if ":" in args.host else args.host
-    several = f" with {args.workers} workers" if args.workers > 1 else ""
-    announce = partial(print, f"Serving {index} at http://{host}:{args.port}/{several} (Ctrl-C stops it)", flush=True)
+    announce = partial(print, f"Serving {index} at http://{host}:{args.port}/ (Ctrl-C stops it)", flush=True)
     if args.replicas is not None:
         _run_replicas(args, profile, index, announce)
-    elif args.workers > 1:
-        from omgm.workers import run_workers
-
-        run_workers(profile, index, args.workers, args.host, args.port, announce, verbose=args.verbose)
     else:
         _run_alone(args, profile, index, announce)
+
+
+def _with_workers(profile: Profile, workers: int | None) -> Profile:
+    """Returns a profile whose models run in so many processes.
+
+    Raises:
+        ValueError: They run on a GPU, where several processes would not be faster than one.
+    """
+    if workers is None:
+        return profile
+    from omgm.profile import device_of
+
+    if device_of(profile) != "cpu":
+        raise ValueError(
+            f"--workers shares the cores of a CPU, but with device = {profile.device!r} the models run on the GPU; "
+            "use --replicas, or --set device=cpu"
+        )
+    return profile.model_copy(update={"serving": profile.serving.model_copy(update={"processes": workers})})
 
 
 def _print_key(args: argparse.Namespace) -> None:

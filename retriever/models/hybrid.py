@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retriever.deixis import without_deixis
+from retriever.image_cache import ImageCache
 from retriever.lexical import is_english
 from retriever.models.bm25 import BM25
 from retriever.protocols import SectionEncoder, TextReranker
@@ -17,6 +18,8 @@ from retriever.types import FloatArray
 
 _CACHED = 1 << 16
 """Passages whose vectors are kept in memory: of those that no index holds."""
+_QUESTIONS = 1 << 22
+"""Bytes of the vectors of questions that are kept: some 2,700 of the embedded profile."""
 
 
 class HybridReranker:
@@ -37,6 +40,7 @@ class HybridReranker:
     def __init__(self, encoder: SectionEncoder, weight: float, words: TextReranker | None = None) -> None:
         self.encoder, self.weight = encoder, weight
         self.words = words or BM25(whole_question=True)
+        self._questions = ImageCache(_QUESTIONS)
         self._vectors = lru_cache(_CACHED)(lambda passage: encoder.encode_passages([passage])[0])
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
@@ -49,8 +53,21 @@ class HybridReranker:
         return self.score_vectors(questions, passages, self.encode(questions), vectors)
 
     def encode(self, questions: Sequence[str]) -> FloatArray:
-        """Returns the vectors of questions without the words that only point at the image, float32 [N, dimension]."""
-        return self.encoder.encode_questions([without_deixis(question) for question in questions])
+        """Returns the vectors of questions without the words that only point at the image, float32 [N, dimension].
+
+        Many people ask the same: vectors of recent questions are kept.
+        """
+        texts = [without_deixis(question) for question in questions]
+        vectors = {text: self._questions.get("question", text) for text in texts}
+        new = [text for text, vector in vectors.items() if vector is None]
+        if new or not texts:
+            encoded = self.encoder.encode_questions(new)
+            for text, vector in zip(new, encoded, strict=True):
+                vectors[text] = vector.copy()  # a row would hold the memory of the whole batch
+                self._questions.put("question", text, vectors[text], vector.nbytes)
+            if len(new) == len(texts):
+                return encoded
+        return np.stack([vectors[text] for text in texts])
 
     def score_vectors(
         self,

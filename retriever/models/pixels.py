@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from retriever.files import read_object
 from retriever.gpu import to_device
+from retriever.image_cache import content_of
 from retriever.images import prepare_image
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -27,6 +28,8 @@ _OWN_PROCESSOR = "CLIPImageProcessor"
 _THREADS = 16
 _FEW = 2**19
 """Pixels that are resized sooner than several threads are told to."""
+_PREPARED = "omgm_prepared"
+"""The attribute that holds an image's pixels as models want them."""
 _REDUCING_GAP = 3.0
 """Images are first reduced by averaging to about this many times the target size, unless `exact` forbids it."""
 
@@ -84,12 +87,23 @@ class PixelPreparation:
         if not images:
             return torch.empty(0, self.size, self.size, 3, dtype=torch.uint8)
         many = len(images) > 1 and sum(image.width * image.height for image in images) > _FEW
+        many = many and torch.get_num_threads() > 1  # limited to one, the other cores have work of their own
         # Pillow releases the GIL while it decodes and resizes.
         resized = _threads().map(self._array, images) if many else map(self._array, images)
         return torch.from_numpy(np.stack(list(resized)))
 
     def _array(self, image: Image.Image) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        return np.asarray(self.resize(image))
+        if content_of(image) is None:
+            return np.asarray(self.resize(image))
+        # Two models may want the same pixels of an image that does not change.
+        kept, how = (
+            vars(image).setdefault(_PREPARED, {}),
+            (self.size, self.crop, self.exact, self.resample, self.target_ratio),
+        )
+        if how not in kept:
+            kept[how] = np.asarray(self.resize(image))
+        pixels: np.ndarray[Any, np.dtype[np.uint8]] = kept[how]
+        return pixels
 
     def normalize(self, pixels: torch.Tensor) -> torch.Tensor:
         """Shifts and scales float pixels in 0..1, [N, 3, H, W], per channel."""

@@ -1,0 +1,132 @@
+"""Queries and results as messages between the server and the processes that run the models: JSON, then pixels.
+
+Rows of an index differ between processes, so messages name entities by their ids.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from PIL import Image
+
+from retriever.asking import EntityIndex
+from retriever.image_cache import content_of, set_content
+from retriever.images import ALPHA
+from retriever.results import values_of
+from retriever.types import Candidate, Entity, Options, Query, RetrievalFields, RetrievalResult, ScoredSection
+
+_SECTION = tuple(field.name for field in fields(ScoredSection))
+_CANDIDATE = tuple(field.name for field in fields(Candidate) if field.name not in ("row", "sections"))
+
+
+class ChangedMeanwhileError(Exception):
+    """The best entity changed between the retrieval and the reading of its result."""
+
+
+def write_queries(queries: Sequence[Query], index: EntityIndex, **more: Any) -> Iterator[bytes]:
+    """Yields the messages of a batch: what was asked, with `more` of the sender's, then the pixels of each image."""
+    asked = [
+        {
+            "id": query.id,
+            "question": query.question,
+            "options": asdict(query.options) | {"exclude": [index.entity(row).id for row in query.options.exclude]},
+            "size": query.image.size,
+            "content": content_of(query.image),
+            "alpha": ALPHA in query.image.info,
+        }
+        for query in queries
+    ]
+    yield json.dumps(more | {"queries": asked}).encode()
+    for query in queries:
+        yield query.image.tobytes()
+        if ALPHA in query.image.info:
+            yield query.image.info[ALPHA].tobytes()
+
+
+def read_queries(first: bytes, following: Iterator[bytes], index: EntityIndex) -> tuple[list[Query], dict[str, Any]]:
+    """Returns the queries of a batch and the sender's other values.
+
+    Args:
+        first: The first message.
+        following: Receives the others.
+        index: This process's index; entities to leave out that it does not have are ignored.
+    """
+    message = json.loads(first)
+    queries = []
+    for asked in message.pop("queries"):
+        image = Image.frombuffer("RGB", asked["size"], next(following))
+        if asked["content"] is not None:
+            set_content(image, asked["content"])
+        if asked["alpha"]:
+            image.info[ALPHA] = Image.frombuffer("L", asked["size"], next(following))
+        rows = map(index.row_of, asked["options"]["exclude"])
+        options = Options(**asked["options"] | {"exclude": tuple(row for row in rows if row is not None)})
+        queries.append(Query(image, asked["question"], asked["id"], options))
+    return queries, message
+
+
+def write_results(results: Iterable[RetrievalResult], index: EntityIndex, **more: Any) -> bytes:
+    """Returns the message of a batch's results, with `more` of the sender's; rankings by step are left out."""
+    return json.dumps(more | {"results": [_written(result, index) for result in results]}).encode()
+
+
+def _written(result: RetrievalResult, index: EntityIndex) -> dict[str, Any]:
+    entities = [index.entity(candidate.row) for candidate in result.candidates]
+    return {
+        "query_id": result.query_id,
+        "timings_ms": result.timings_ms,
+        "best": _checksum(entities[0]) if entities else 0,
+        "candidates": [
+            [entity.id, _values(candidate, _CANDIDATE), [_values(section, _SECTION) for section in candidate.sections]]
+            for entity, candidate in zip(entities, result.candidates, strict=True)
+        ],
+        "fields": values_of(RetrievalFields, result),
+    }
+
+
+def read_results(message: Mapping[str, Any], index: EntityIndex, version: object) -> list[RetrievalResult]:
+    """Returns the results of a batch with this process's rows.
+
+    Args:
+        message: What `write_results` wrote.
+        index: This process's index. Candidates that it does not have any more are left out.
+        version: Keeps the index's rows readable.
+
+    Raises:
+        ChangedMeanwhileError: The best candidate of a result is not there any more, or its sections are others.
+    """
+    return [_read(result, index, version) for result in message["results"]]
+
+
+def _read(result: Mapping[str, Any], index: EntityIndex, version: object) -> RetrievalResult:
+    candidates = []
+    for rank, (entity_id, scores, sections) in enumerate(result["candidates"]):
+        row = index.row_of(entity_id)
+        if rank == 0 and (row is None or _checksum(index.entity(row)) != result["best"]):
+            raise ChangedMeanwhileError(entity_id)
+        if row is not None:
+            scored = [ScoredSection(**dict(zip(_SECTION, section, strict=True))) for section in sections]
+            candidates.append(Candidate(row, sections=scored, **dict(zip(_CANDIDATE, scores, strict=True))))
+    own: dict[str, Any] = {name: _as_tuple(value) for name, value in result["fields"].items()}
+    return RetrievalResult(
+        query_id=result["query_id"], candidates=candidates, timings_ms=result["timings_ms"], version=version, **own
+    )
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value  # which JSON does not tell apart
+
+
+def _values(source: object, names: Sequence[str]) -> list[Any]:
+    return [getattr(source, name) for name in names]
+
+
+def _checksum(entity: Entity) -> int:
+    """Returns a checksum of what positions of sections refer to."""
+    return zlib.crc32(
+        "\0".join(f"{section.title}\0{section.text}" for section in entity.sections).encode("utf-8", "surrogatepass")
+    )
