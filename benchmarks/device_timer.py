@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile, supported_activities
 from torch.utils.flop_counter import FlopCounterMode
 
 from evaluation.metrics import percentile
@@ -17,6 +18,8 @@ Row = dict[str, Any]
 REACHABLE = 0.8
 """The share of a large square product's rate that a transformer's layers can reach: their products are narrower, and
 norms, activation functions and softmax run between them."""
+LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaMemsetAsync")
+"""How the names of what the host launches begin."""
 _WARM_UP = 3
 
 
@@ -55,7 +58,7 @@ class DeviceTimer:
         return milliseconds
 
     def row(self, part: str, batch: int, call: Callable[[], Any], moved: int = 0) -> Row:
-        """Measures a call: median and 95th percentile, FLOPs and bytes, and their shares of the peak; on a GPU, memory.
+        """Measures a call: median and 95th percentile, FLOPs and bytes; on a GPU, memory and, of one query, launches.
 
         Args:
             part: Name of the row.
@@ -69,7 +72,13 @@ class DeviceTimer:
         with FlopCounterMode(display=False) as counter:
             call()
         in_fp8 = counter.get_flop_counts().get("Global", {}).get(torch.ops.aten._scaled_mm, 0)
-        return self.timed(part, batch, times, counter.get_total_flops(), in_fp8, moved)
+        row = self.timed(part, batch, times, counter.get_total_flops(), in_fp8, moved)
+        if batch == 1 and ProfilerActivity.CUDA in supported_activities():
+            with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+                call()
+                self.wait()
+            row["launches"] = sum(event.name.startswith(LAUNCHES) for event in profiler.events())
+        return row
 
     def timed(
         self, part: str, batch: int, times: Sequence[float], flops: int = 0, in_fp8: int = 0, moved: int = 0
@@ -85,16 +94,13 @@ class DeviceTimer:
             "queries_per_s": round(1000 * batch / p50, 1),
             "gflop": round(flops / 1e9, 2),
             "tflops": round(tflops, 2),
-            "of_peak_flops": round(tflops / self.peak_tflops, 3),
             "read_mb": round(moved / 1e6, 2),
             "gbps": round(gbps, 1),
-            "of_peak_bytes": round(gbps / self.peak_gbps, 3),
         }
         if in_fp8:
             row["fp8_gflop"] = round(in_fp8 / 1e9, 2)
         if self.device == "cuda":
             row["memory_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)
-            row["reserved_gb"] = round(torch.cuda.memory_reserved() / 1e9, 2)
         return row
 
     def bound(self, parts: Iterable[Row]) -> float:

@@ -2,11 +2,13 @@
 
     python -m benchmarks.gpu --out artifacts/bench-gpu             on an 80 GB GPU
     python -m benchmarks.gpu --size tiny --out artifacts/bench     the same code anywhere, in seconds
-    python -m benchmarks.gpu --trace --batches 1 --out DIR         which kernels take the time, and when none runs
+    python -m benchmarks.gpu --trace --batches 1,16 --out DIR      which kernels take the time, and when none runs
 
 The GPU's peak is measured in the same run, with one large matrix product and one large copy. Each part is timed alone,
 with a synchronization before and after, and then the whole retrieval: one batch alone, and batch after batch as in a
-busy service, with and without CUDA graphs, and with step 1's image tower in FP8. FLOPs are PyTorch's own count; bytes
+busy service, with and without CUDA graphs, and with step 1's image tower in FP8. With batches of 1, rows have the
+number of launches, of which each takes the host 12 us: tests/gpu/test_launches.py computes from it what a question may
+take. FLOPs are PyTorch's own count; bytes
 are those that a pass must read: weights, vectors, tokens. The bound of a retrieval is the sum over its parts of the
 longer of two times: of their FLOPs at four fifths of the peak, or of their bytes. Writes `gpu.json` and `gpu.md`.
 """
@@ -23,7 +25,6 @@ from pathlib import Path
 
 import faiss
 import torch
-from PIL import Image
 from torch.profiler import DeviceType, ProfilerActivity, profile
 
 from benchmarks.device_timer import DeviceTimer, Row
@@ -45,8 +46,11 @@ from indexes.store.search_faiss_gpu import FaissGpuVectors
 from retriever.files import write_json, write_whole
 from retriever.gpu import prepare_gpu
 from retriever.maxsim import max_sim_spans
+from retriever.models.cross_encoder import BATCH_TOKENS
 from retriever.models.encoder import ClipEncoder
-from retriever.models.fp8 import check_fp8, use_fp8
+from retriever.models.fp8 import use_fp8
+from retriever.models.graphs import LARGEST
+from retriever.models.packed_roberta import TOTALS
 from retriever.pipeline import Retriever
 from retriever.protocols import Step
 from retriever.step1_search import EntitySearch
@@ -88,6 +92,11 @@ class FullSize:
         ]
         return Retriever(steps, self.index, device=self.device)
 
+    def use_cuda_graphs(self) -> None:
+        """Runs all models as CUDA graphs."""
+        for model in (self.encoder, self.fusion, self.reranker):
+            model.use_cuda_graphs()
+
     def use_fp8(self) -> None:
         """Rounds step 1's image tower to FP8; captured graphs of it are dropped."""
         before = self.encoder
@@ -101,38 +110,39 @@ def measure(
 ) -> Iterator[Row]:
     """Measures each part and the whole retrieval for each batch size; yields each row as soon as it is known."""
     parts: dict[int, list[Row]] = {}
-    for batch in progress_bar(batches, desc="batch sizes", unit="size"):
-        parts[batch] = []
-        for row in measure_parts(timer, models, batch):
-            parts[batch].append(row)
-            yield row
-        yield from measure_retrieval(timer, models, batch, "retrieval", parts[batch])
-    if graphs:
-        models.encoder.use_cuda_graphs()
-        models.fusion.use_cuda_graphs()
-        for batch in progress_bar(batches, desc="with CUDA graphs", unit="size"):
-            asked = queries(batch)
-            images, questions = [q.image for q in asked], [q.question for q in asked]
-            yield image_tower(timer, models, batch, "1 image tower, graph")
-            yield timer.row("2 tower and Q-Former, graph", batch, partial(models.fusion.encode, images, questions))
-            yield from measure_retrieval(timer, models, batch, "retrieval, graphs", parts[batch])
+    small = [batch for batch in batches if batch <= LARGEST]
+    kinds = {"": batches, ", graphs": small} if graphs else {"": batches}
+    for kind, sizes in kinds.items():
+        if kind:
+            models.use_cuda_graphs()
+        for batch in progress_bar(sizes, desc=f"batch sizes{kind}", unit="size"):
+            rows = []
+            for row in measure_parts(timer, models, batch):
+                rows.append(row)
+                yield row | {"part": row["part"] + kind}
+            parts.setdefault(batch, rows)  # graphs hide their FLOPs
+            yield from measure_retrieval(timer, models, batch, "retrieval" + kind, parts[batch])
     yield from sections_alone(timer, models)
+    if graphs:
+        models.reranker.batch_tokens = TOTALS[-1] - 1  # each pass of step 3 is one launch, which no thread can delay
+        for batch in small[-1:]:
+            yield from measure_retrieval(timer, models, batch, "retrieval, short passes, graphs", parts[batch])
+        models.reranker.batch_tokens = BATCH_TOKENS
     if timer.device == "cuda" and hasattr(faiss, "StandardGpuResources"):
         yield from measure_faiss(timer, models, batches)
     if not fp8:
         return
     models.use_fp8()
-    for batch in progress_bar(batches, desc="with FP8", unit="size"):
-        row = image_tower(timer, models, batch, "1 image tower, FP8")
-        yield row
-        parts[batch] = [row if part["part"] == "1 image tower" else part for part in parts[batch]]
-        if not graphs:
-            yield from measure_retrieval(timer, models, batch, "retrieval, FP8", parts[batch])
-    if graphs:
-        models.encoder.use_cuda_graphs()
-        for batch in progress_bar(batches, desc="with FP8 and graphs", unit="size"):
-            yield image_tower(timer, models, batch, "1 image tower, FP8, graph")
-            yield from measure_retrieval(timer, models, batch, "retrieval, FP8, graphs", parts[batch])
+    for kind, sizes in kinds.items():
+        if kind:
+            models.encoder.use_cuda_graphs()
+        for batch in progress_bar(sizes, desc=f"with FP8{kind}", unit="size"):
+            row = image_tower(timer, models, batch, "1 image tower, FP8" + kind)
+            yield row
+            if not kind:
+                parts[batch] = [row if part["part"] == "1 image tower" else part for part in parts[batch]]
+            if bool(kind) == graphs:
+                yield from measure_retrieval(timer, models, batch, f"retrieval, FP8{kind}", parts[batch])
 
 
 def image_tower(timer: DeviceTimer, models: FullSize, batch: int, part: str) -> Row:
@@ -148,17 +158,19 @@ def measure_parts(timer: DeviceTimer, models: FullSize, batch: int) -> Iterator[
     section_bytes = index.values[0].nbytes + index.scales[0].nbytes
     asked = queries(batch)
     images, questions = [q.image for q in asked], [q.question for q in asked]
-    vectors, tokens = encoder.encode_images(images), fusion.encode(images, questions)
+    fuse = partial(fusion.encode_sections, images, [(question, "") for question in questions])
+    vectors, tokens = encoder.encode_images(images), fuse()[::2]
     candidates = [row for found in index.search(vectors, 20)[1].tolist() for row in found]
     spans = [index.section_rows(row) for row in candidates]
     query_of = [i // 20 for i in range(len(spans))]
     stored = index.gather(spans)
     best = [index.entity(row) for row in candidates[::20]]
     passages = [[section_passage(e.title, s.title, s.text) for s in e.sections] for e in best]
-    yield timer.row("1 images to the device", batch, partial(prepare, encoder, images))
+    prepare = partial(encoder.pixels.to_device, images, encoder.model.device, encoder.model.dtype)
+    yield timer.row("1 images to the device", batch, prepare)
     yield image_tower(timer, models, batch, "1 image tower")
     yield timer.row("1 search", batch, partial(index.search, vectors, 20), index.search_on_device.nbytes)
-    yield timer.row("2 tower and Q-Former", batch, partial(fusion.encode, images, questions), weight_bytes(fusion))
+    yield timer.row("2 tower and Q-Former", batch, fuse, weight_bytes(fusion))
     yield timer.row(
         f"2 MaxSim, {sum(map(len, spans))} sections",
         batch,
@@ -192,7 +204,8 @@ def measure_retrieval(
         started = time.perf_counter()
         retrieve_all(retriever, asked, timer.runs, threads)
         timer.wait()
-    flow = timer.timed(f"{part}, {retriever.in_flight} in flight", batch, [_ms_since(started) / timer.runs])
+    each_ms = (time.perf_counter() - started) * 1000 / timer.runs
+    flow = timer.timed(f"{part}, {retriever.in_flight} in flight", batch, [each_ms])
     for row in (alone, flow):
         row["sections"] = sections
         row["bound_queries_per_s"] = round(1000 * batch / bound_ms, 1)
@@ -205,15 +218,6 @@ def retrieve_all(
 ) -> None:
     """Retrieves for the same queries several times, with as many batches at once as there are threads."""
     list(threads.map(retriever.retrieve, [asked] * batches))
-
-
-def _ms_since(started: float) -> float:
-    return (time.perf_counter() - started) * 1000
-
-
-def prepare(encoder: ClipEncoder, images: Sequence[Image.Image]) -> torch.Tensor:
-    """Prepares images for the image tower: resized by threads on the host, normalized on the device."""
-    return encoder.pixels.to_device(images, encoder.model.device, encoder.model.dtype)
 
 
 def sections_alone(timer: DeviceTimer, models: FullSize) -> Iterator[Row]:
@@ -241,32 +245,32 @@ def overlap(rows: IntArray, expected: IntArray) -> float:
     return sum(len(set(one) & set(other)) for one, other in pairs) / expected.size
 
 
-def has_fp8(device: str, dtype: torch.dtype) -> bool:
-    """Returns whether a device computes in FP8, and says why not."""
-    try:
-        check_fp8(device, dtype)
-    except ValueError as error:
-        print(f"FP8 is not measured: {error}", file=sys.stderr)
-        return False
-    return True
-
-
 def as_text(report: Row) -> str:
     """Returns a report as a sentence and a Markdown table."""
-    where = f"{report['device']}, driver {report['machine']['driver']}, PyTorch {report['torch']}, {report['dtype']}"
-    columns = ("part", "batch", "p50_ms", "p95_ms", "queries_per_s", "of_bound", "tflops", "gbps", "memory_gb")
+    where, dtype, command = (report[name] for name in ("machine", "dtype", "command"))
+    about = f"{where['device']}, driver {where['driver']}, PyTorch {where['packages']['torch']}, {dtype}"
+    columns = (
+        "part",
+        "batch",
+        "p50_ms",
+        "p95_ms",
+        "queries_per_s",
+        "of_bound",
+        "launches",
+        "tflops",
+        "gbps",
+        "memory_gb",
+    )
     table = as_markdown([{name: row.get(name, "-") for name in columns} for row in report["rows"]])
-    return f"{where}, commit {report['commit']}, `{report['command']}`, {report['peaks']}\n\n{table}\n"
+    return f"{about}, commit {where['commit']}, `{command}`, {report['peaks']}\n\n{table}\n"
 
 
 def trace(models: FullSize, batch: int, out: Path) -> Row:
     """Traces batches that follow each other as in a busy service; on a CPU, operators take the place of kernels.
 
-    Writes `trace.json.gz`, for chrome://tracing or https://ui.perfetto.dev, and `kernels.md`, PyTorch's table of
-    kernels and of the host's calls.
-
-    Returns:
-        The milliseconds per batch, those without any kernel, and the number of kernels.
+    Writes `trace-N.json.gz`, for chrome://tracing or https://ui.perfetto.dev, and `kernels-N.md`, PyTorch's table of
+    kernels and of the host's calls, for batches of N. Returns milliseconds per batch, those without any kernel, and the
+    number of kernels.
     """
     retriever, photographs, cuda = models.retriever, queries(batch), models.device == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
@@ -282,8 +286,10 @@ def trace(models: FullSize, batch: int, out: Path) -> Row:
     spans = [(event.time_range.start / 1000, event.time_range.end / 1000) for event in kernels]
     row = {"batch": batch, "in_flight": retriever.in_flight, **idle_time(spans, TRACED)}
     table = profiler.key_averages().table(sort_by=f"self_{models.device}_time_total", row_limit=40)
-    write_whole(out / "kernels.md", f"{device_name()}, commit {commit()}: {row}\n\n```\n{table}\n```\n".encode())
-    profiler.export_chrome_trace(str(out / "trace.json.gz"))
+    write_whole(
+        out / f"kernels-{batch}.md", f"{device_name()}, commit {commit()}: {row}\n\n```\n{table}\n```\n".encode()
+    )
+    profiler.export_chrome_trace(str(out / f"trace-{batch}.json.gz"))
     return row
 
 
@@ -305,8 +311,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", choices=("paper", "tiny"), default="paper", help="sizes of the models (%(default)s)")
     parser.add_argument("--batches", default=BATCHES, metavar="N,N", help="batch sizes (%(default)s)")
     parser.add_argument("--runs", type=int, default=30, metavar="N", help="timed calls of each part (%(default)s)")
-    parser.add_argument("--trace", action="store_true", help="trace batches of the last size, instead of measuring")
-    parser.add_argument("--graphs", action="store_true", help="trace them with the image towers as CUDA graphs")
+    parser.add_argument("--trace", action="store_true", help="trace them with CUDA graphs, instead of measuring")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the results go")
     args = parser.parse_args(argv)
     device = default_device()
@@ -322,31 +327,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     batches = [int(batch) for batch in args.batches.split(",")]
     if args.trace:
         models = FullSize(PAPER if large else TINY, device, dtype)
-        if args.graphs:
-            models.encoder.use_cuda_graphs()
-            models.fusion.use_cuda_graphs()
-        traced = trace(models, batches[-1], args.out)
-        recorder(args.lines, benchmark="trace")({"graphs": args.graphs, **traced})
-        print(traced)
+        models.use_cuda_graphs()
+        for batch in batches:
+            recorder(args.lines, benchmark="trace")(trace(models, batch, args.out))
         return 0
     timer, record = DeviceTimer(device, args.runs), recorder(args.lines, benchmark="gpu")
     peaks = timer.find_peaks(8192 if large else 512, 4 << 30 if large else 1 << 24, dtype)  # before memory is full
     record({"size": args.size, "dtype": str(dtype).removeprefix("torch."), "peaks": peaks})
     models = FullSize(PAPER if large else TINY, device, dtype)
     rows: list[Row] = []
-    for row in measure(timer, models, batches, graphs=device == "cuda", fp8=has_fp8(device, dtype)):
+    fp8 = device == "cpu" or "fp8_tflops" in peaks  # older GPUs have none
+    for row in measure(timer, models, batches, graphs=device == "cuda", fp8=fp8):
         rows.append(row)
         record(row)
-    where = machine()
     report = {
-        "device": device_name(),
         "dtype": str(dtype).removeprefix("torch."),
-        "torch": torch.__version__,
-        "commit": where["commit"],
-        "machine": where,
+        "machine": machine(),
         "command": f"python -m benchmarks.gpu --size {args.size} --batches {args.batches} --runs {args.runs}",
         "peaks": peaks,
-        "peak_memory_gb": max(row["memory_gb"] for row in rows) if device == "cuda" else None,
         "rows": rows,
     }
     write_json(args.out / "gpu.json", report)

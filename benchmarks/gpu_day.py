@@ -2,7 +2,7 @@
 
     benchmarks/gpu_day.sh 1     versions, GPU tests (embedded models on both devices too), every benchmark at tiny sizes
     benchmarks/gpu_day.sh 2     the paper's models at full size, entity search over 2 million vectors
-    benchmarks/gpu_day.sh 3     a training at full size, and a trace of retrievals of 16
+    benchmarks/gpu_day.sh 3     a training at full size, and traces of retrievals of 1 and 16
 
 Without a GPU, parts 2 and 3 take tiny sizes, so that `make gpu-day` tries everything anywhere. Environment variables:
 
@@ -15,8 +15,8 @@ Without a GPU, parts 2 and 3 take tiny sizes, so that `make gpu-day` tries every
 - SECONDS_PER_PART: by default 530
 
 Every step has a time limit, and a step that no longer fits into its part is skipped. OUT gets `gpu-day.jsonl` (what the
-steps measured and how they ended, each line as soon as it is known), `gpu-day.log` (their output), `trace.json.gz` and
-`kernels.md`. The exit status is 1 if a step failed or ran out of time.
+steps measured and how they ended, each line as soon as it is known), `gpu-day.log` (their output), `trace-N.json.gz`
+and `kernels-N.md`. The exit status is 1 if a step failed or ran out of time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TINY = (
     "--size tiny --few --batch 1 --rounds 1 --steps 1",
     "--size tiny --batches 2",
 )
-PAPER = ("--size paper", "--size full", "--size paper --batches 16")
+PAPER = ("--size paper", "--size full", "--size paper --batches 1,16")
 """Sizes for the models, training and the trace."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PIP_NO_INDEX": "1", "PYTHONUNBUFFERED": "1"}
 

@@ -33,6 +33,7 @@ from indexes.store.index import open_articles
 from omgm import indexing
 from omgm.originals import original_images
 from omgm.profile import load_profile
+from pretraining.new_fusion import new_fusion
 from retriever.files import write_json, write_lines
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
@@ -130,7 +131,7 @@ def build(size: str, device: torch.device, longest: int = 512) -> QFormerFusion:
         return build_fusion(replace(TINY, qformer=qformer), str(device), torch.float32)
     config = SmallCLIPConfig()
     pixels = PixelPreparation(config.image_size)
-    return QFormerFusion.create(SmallVision(config), config, tokenizer(), pixels, max_text_tokens=longest).to(device)
+    return new_fusion(SmallVision(config), config, tokenizer(), pixels, max_text_tokens=longest).to(device)
 
 
 def prepared(fusion: QFormerFusion, data: RerankerData, folder: Path, device: torch.device) -> TrainingSet:

@@ -324,7 +324,7 @@ class Profile(_Table):
         device: `cpu`, `cuda`, or `auto`: the GPU if there is one.
         dtype: `float32`, `bfloat16`, `float16`, or `auto`: `bfloat16` on a GPU, on a CPU with AMX and on an AMD CPU
             with AVX512-BF16, else `float32`.
-        cuda_graphs: Whether the models of steps 1 and 2 run as CUDA graphs on a GPU.
+        cuda_graphs: Whether the models run as CUDA graphs on a GPU.
     """
 
     name: str

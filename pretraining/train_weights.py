@@ -34,6 +34,7 @@ from pretraining.encoder_batches import EncoderBatches, encoder_loss, encoder_va
 from pretraining.flag_batches import corpus
 from pretraining.fusion_batches import FusionBatches
 from pretraining.fusion_model import FusionPretraining
+from pretraining.new_fusion import new_fusion
 from retriever.files import write_json
 from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
@@ -204,7 +205,7 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
     encoder.model.to(memory_format=torch.channels_last)
     torch.manual_seed(seed)
     pixels = PixelPreparation(FUSION_SIZE)
-    fusion = QFormerFusion.create(encoder.model.vision_model, encoder.model.config, encoder.tokenizer, pixels)
+    fusion = new_fusion(encoder.model.vision_model, encoder.model.config, encoder.tokenizer, pixels)
 
     def first_vectors(pixels: Tensor) -> Tensor:
         vectors: Tensor = first.model.get_image_features(resized(pixels, first.pixels.size))

@@ -50,7 +50,10 @@ def _cross_encoder(load: Callable[..., TextReranker]) -> Callable[[Profile], Tex
     def make(profile: Profile) -> TextReranker:
         device, dtype = placement(profile)
         chosen = dtype if profile.sections.dtype == "auto" else getattr(torch, profile.sections.dtype)
-        return loaded(profile, "sections", load, device, chosen, profile.sections.max_tokens)
+        reranker = loaded(profile, "sections", load, device, chosen, profile.sections.max_tokens)
+        if profile.cuda_graphs and isinstance(reranker, CrossEncoderReranker):
+            reranker.use_cuda_graphs()
+        return reranker
 
     return make
 

@@ -100,6 +100,11 @@ class CrossEncoderReranker:
         """
         return _by_question(self._score_pairs, questions, passages)
 
+    def use_cuda_graphs(self) -> None:
+        """Captures CUDA graphs for forward passes without padding, if there are any; calls must then not overlap."""
+        if self._packed is not None:
+            self._packed.use_cuda_graphs(self.max_tokens)
+
     @torch.inference_mode()
     def _score_pairs(self, questions: list[str], passages: list[str]) -> FloatArray:
         if self._packed is not None:

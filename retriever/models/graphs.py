@@ -1,4 +1,4 @@
-"""CUDA graphs: replay a tower's hundreds of kernel launches, which dominate its time at batch 1, as a single one."""
+"""CUDA graphs: replay a model's hundreds of kernel launches, which dominate its time at batch 1, as a single one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SIZES = (1, 2, 4, 8, 16, 32)
+LARGEST = 16
+"""Queries in the largest batch with graphs: on an H200, batches of 32 took 693 ms with and 566 ms without them."""
+SIZES = (1, 2, 4, 8, LARGEST)
 """Batch sizes to capture; a batch in between is padded to the next size, a larger one runs without a graph."""
 
 Forward = Callable[..., Tensor]
@@ -25,7 +27,7 @@ def graphed(forward: Forward, sizes: tuple[int, ...] = SIZES) -> Forward:
             must not synchronize with the host or need gradients.
         sizes: Batch sizes to capture, ascending.
     """
-    captured: dict[tuple[torch.Size, ...], _Graph] = {}
+    captured: dict[tuple[torch.Size, ...], Graph] = {}
 
     def run(*given: Tensor) -> Tensor:
         count = len(given[0])
@@ -35,7 +37,7 @@ def graphed(forward: Forward, sizes: tuple[int, ...] = SIZES) -> Forward:
         key = tuple(torch.Size((size, *tensor.shape[1:])) for tensor in given)
         if key not in captured:
             inputs = [tensor.new_zeros(shape) for tensor, shape in zip(given, key, strict=True)]
-            captured[key] = _Graph(forward, inputs, next(iter(captured.values())).pool if captured else None)
+            captured[key] = Graph(forward, inputs, next(iter(captured.values())).pool if captured else None)
         return captured[key](given, count)
 
     return run
@@ -56,12 +58,12 @@ def warm_up_sizes(most: int) -> list[int]:
     return sorted({min(size, most) for size in (*SIZES, most)}, reverse=True)
 
 
-class _Graph:
+class Graph:
     """One CUDA graph with the memory that it reads and writes.
 
     Args:
         forward: The function to capture.
-        inputs: The memory that it reads.
+        inputs: The memory that it reads, on the device, with values that `forward` accepts.
         pool: The memory that it computes in, of another graph; by default new memory.
     """
 
@@ -80,7 +82,8 @@ class _Graph:
         self.pool = self._graph.pool()
 
     def __call__(self, given: tuple[Tensor, ...], count: int) -> Tensor:
+        """Replays the graph on tensors that are copied to the start of its memory; returns `count` rows."""
         for memory, tensor in zip(self._inputs, given, strict=True):
-            memory[:count].copy_(tensor)
+            memory[: len(tensor)].copy_(tensor)
         self._graph.replay()
         return self._output[:count].clone()

@@ -11,24 +11,29 @@ from typing import Any, Self
 import torch
 from PIL import Image
 from torch import Tensor, nn
+from torch.nn import functional
 
 from retriever.gpu import to_device
 from retriever.image_cache import ImageCache
 from retriever.models.folder import folder_fingerprint
 from retriever.models.fused_qformer import FusedLayers
-from retriever.models.graphs import Forward, graphed
+from retriever.models.graphs import SIZES, Forward, graphed
 from retriever.models.pixels import PixelPreparation
 from retriever.models.published import Published
-from retriever.models.qformer_folder import read_layout, small_settings, vision_tower, write_folder
+from retriever.models.qformer_folder import read_layout, vision_tower, write_folder
 from retriever.models.qformer_layers import QFormer, QFormerConfig
-from retriever.models.small_clip import SmallCLIPConfig, SmallVision
-from retriever.models.text_tokenizer import AnyTokenizer, TextTokenizer, load_tokenizer, padded
+from retriever.models.small_clip import SmallVision
+from retriever.models.text_tokenizer import AnyTokenizer, load_tokenizer, padded
 from retriever.models.weights import check_shapes, read_weights, without_memory
 from retriever.texts import by_length
 
 UNSAVED = "unsaved"
 TOKENS_PER_PAIR = 128
 """Tokens per forward pass over sections, divided by `batch_size`: query tokens, text tokens and padding."""
+TEXT_TOKENS = 64
+"""Tokens to which CUDA graphs pad texts; with longer ones, which few questions are, a batch runs without a graph."""
+PAIRS = tuple(2 * size for size in SIZES)
+"""Pairs to capture: step 2 fuses each image twice, with its question and alone."""
 
 
 class QFormerFusion(Published, nn.Module):
@@ -67,6 +72,7 @@ class QFormerFusion(Published, nn.Module):
         self.batch_size = batch_size
         self.cache: ImageCache | None = None
         self._graphed_features: Forward | None = None
+        self._graphed_tokens: Forward | None = None
         self._fused: FusedLayers | None = None
         self._tokenizing = threading.Lock()  # a call sets padding and truncation on the shared tokenizer
         self.vision_norm = nn.LayerNorm(config.encoder_hidden_size, settings.get("vision_norm_eps", 1e-5))
@@ -83,44 +89,6 @@ class QFormerFusion(Published, nn.Module):
             nn.init.normal_(table, std=config.initializer_range)
         self.qformer = QFormer(config)
         self.eval()
-
-    @classmethod
-    def create(
-        cls,
-        vision: SmallVision,
-        vision_config: SmallCLIPConfig,
-        tokenizer: TextTokenizer,
-        pixels: PixelPreparation,
-        *,
-        hidden_size: int = 128,
-        layers: int = 3,
-        heads: int = 4,
-        queries: int = 32,
-        max_text_tokens: int = 128,
-    ) -> QFormerFusion:
-        """Creates an untrained encoder around `vision`, seeded by PyTorch's global generator."""
-        settings = {
-            "qformer": {
-                "vocab_size": len(tokenizer),
-                "hidden_size": hidden_size,
-                "num_hidden_layers": layers,
-                "num_attention_heads": heads,
-                "intermediate_size": 4 * hidden_size,
-                "hidden_dropout_prob": 0.0,
-                "attention_probs_dropout_prob": 0.0,
-                "max_position_embeddings": max_text_tokens,
-                "pad_token_id": tokenizer.pad_token_id,
-                "cross_attention_frequency": 2,
-                # BLIP-2 has 0.02 at width 768; at this width hardly anything would reach the tokens.
-                "initializer_range": 0.6 * hidden_size**-0.5,
-                "encoder_hidden_size": vision_config.vision_width,
-            },
-            "vision": small_settings(vision_config),
-            "queries": queries,
-            "max_text_tokens": max_text_tokens,
-            "centered": True,
-        }
-        return cls(settings, tokenizer, pixels, vision)
 
     @classmethod
     def load(
@@ -240,7 +208,7 @@ class QFormerFusion(Published, nn.Module):
         return self._fuse(
             [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)],
             lambda part: self._features([images[i] for i in part]),
-            lambda part: self.tokenize([texts[i] for i in part]),
+            lambda part: self._tokenized([texts[i] for i in part]),
         )
 
     @torch.inference_mode()
@@ -263,7 +231,7 @@ class QFormerFusion(Published, nn.Module):
 
         def tokens_of(part: list[int]) -> tuple[Tensor, Tensor]:
             used = mask[part].any(dim=0)  # drops padding that only longer texts need
-            return self._sent(ids[part][:, used]), self._sent(mask[part][:, used])
+            return ids[part][:, used], mask[part][:, used]
 
         lengths = [self.token_shape[0] + length for length in mask.sum(dim=1).tolist()]
         return self._fuse(
@@ -283,8 +251,10 @@ class QFormerFusion(Published, nn.Module):
         return forward(self.pixels.to_device(images, queries.device, queries.dtype))
 
     def use_cuda_graphs(self) -> None:
-        """Runs the image tower as CUDA graphs, captured at the first batch of each size."""
+        """Runs the image tower, and the Q-Former on short texts, as CUDA graphs captured at the first of each size."""
         self._graphed_features = graphed(self.vision_features)
+        if self.query_tokens.is_cuda and self.max_text_tokens >= TEXT_TOKENS:
+            self._graphed_tokens = graphed(self.fuse_tokens, PAIRS)
 
     def _fuse(
         self,
@@ -296,7 +266,10 @@ class QFormerFusion(Published, nn.Module):
         fused = [torch.empty(0, *self.token_shape, device=self.query_tokens.device)]
         for part in parts:
             features = features_of(part)  # first, so that a GPU works on it while the CPU tokenizes
-            fused.append(self.fuse_tokens(features, *tokens_of(part)).float())
+            forward, (ids, mask) = self.fuse_tokens, tokens_of(part)
+            if self._graphed_tokens and len(part) <= PAIRS[-1] and (more := TEXT_TOKENS - ids.shape[1]) >= 0:
+                forward, ids, mask = self._graphed_tokens, *(functional.pad(one, (0, more)) for one in (ids, mask))
+            fused.append(forward(features, self._sent(ids), self._sent(mask)).float())
         tokens = torch.cat(fused)
         order = [number for part in parts for number in part]
         if order != sorted(order):

@@ -49,7 +49,7 @@ def test_all_parts_on_a_cpu(small_python: Path, tmp_path: Path) -> None:
     )
     out = tmp_path / "out"
     assert done.returncode == 0, done.stdout + done.stderr + (out / "gpu-day.log").read_text()[-4000:]
-    assert {file.name for file in out.iterdir()} == {"gpu-day.jsonl", "gpu-day.log", "trace.json.gz", "kernels.md"}
+    assert {file.name for file in out.iterdir()} == {"gpu-day.jsonl", "gpu-day.log", "trace-2.json.gz", "kernels-2.md"}
     lines = lines_of(out)
     ended = [(line["part"], line["step"]) for line in lines if line.get("status") == "passed"]
     assert ended == [

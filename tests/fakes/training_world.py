@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from evaluation.datasets import Question
+from pretraining.new_fusion import new_fusion
 from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
-from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig, SmallVision
 from tests.fakes.plans import indexed
 from training.reranker.data import RerankerData
@@ -84,7 +84,7 @@ def write_training_world(folder: Path) -> TrainingWorld:
     ClipEncoder(clip, tokenizer, PixelPreparation(32), 32, "").save(folder / "clip")
     torch.manual_seed(1)
     vision = SmallVision(config)
-    fusion = QFormerFusion.create(
+    fusion = new_fusion(
         vision, config, tokenizer, PixelPreparation(32), hidden_size=32, layers=2, queries=8, max_text_tokens=32
     )
     fusion.save(folder / "fusion")

@@ -2,7 +2,7 @@
 
 Commands and models run on it from beginning to end, on any machine, and meet the rules of a real device: operands are
 on one device, `numpy()` and `pin_memory()` of a device tensor fail, a captured graph may not wait. Whatever makes the
-host wait for the device is recorded. Kernels and speed cannot be checked this way.
+host wait for the device is recorded, and launches of kernels are counted. Kernels and speed cannot be checked this way.
 
 Functions of tensors are overridden in Python (`__torch_function__`), so what PyTorch's C++ functions do inside, their
 backward passes included, is not seen.
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,6 +28,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from tests.gpu.pretend_kernel import kernel_patches
+from tests.gpu.pretend_launches import ONE_KERNEL, Launches
 from tests.gpu.pretend_runtime import Graph, runtime_patches
 from tests.gpu.pretend_waits import ANY_DEVICE, COPIED_DATA, in_pinned_memory, on_device, tensors_in, waits
 
@@ -54,10 +56,12 @@ class PretendedDevice:
     Attributes:
         waits: The moments at which the host waited for the device.
         graph: The graph that is being captured.
+        launches: How often each operator has launched kernels, while that is counted.
     """
 
     waits: list[Wait] = field(default_factory=list)
     graph: Graph | None = None
+    launches: Counter[str] | None = None
 
     @contextmanager
     def counting(self) -> Iterator[list[Wait]]:
@@ -66,6 +70,36 @@ class PretendedDevice:
         before = len(self.waits)
         yield found
         found += self.waits[before:]
+
+    @contextmanager
+    def counting_launches(self) -> Iterator[Counter[str]]:
+        """Yields how often each operator launches kernels in the block; copies and replays of a graph count, too.
+
+        An operator counts once, also if its kernels are several, as those of `topk` are: what takes the host's time is
+        the way from Python to the first.
+        """
+        self.launches = counts = Counter[str]()
+        try:
+            yield counts
+        finally:
+            self.launches = None
+
+    @contextmanager
+    def launched(self, name: str) -> Iterator[None]:
+        """Counts the block as one launch."""
+        counts, self.launches = self.launches, None
+        if counts is not None:
+            counts[name] += 1
+        try:
+            yield
+        finally:
+            self.launches = counts
+
+    def kernel(self, name: str, compute: Callable[..., Tensor | None], *args: Any) -> Any:
+        """Launches a kernel that the project or its libraries bring along, computed on the tensors' memory."""
+        with self.launched(name), torch._C.DisableTorchFunctionSubclass():
+            result = _wrapped(compute(*tree_map_only(Tensor, _plain, args)))
+        return _recorded(lambda *args: compute(*tree_map_only(Tensor, _plain, args)), args, {}, result)
 
     def wait(self, reason: str) -> None:
         """Records that the host waits for the device.
@@ -130,7 +164,7 @@ def pretend_cuda() -> Iterator[PretendedDevice]:
             torch.__future__.set_swap_module_params_on_conversion(before)
 
     with ExitStack() as stack:
-        for patch in (*runtime_patches(_device), *kernel_patches()):
+        for patch in (*runtime_patches(_device), *kernel_patches(_device)):
             stack.enter_context(patch)
         stack.enter_context(mock.patch.object(threading.Thread, "_bootstrap_inner", started))
         stack.enter_context(mock.patch.object(torch.nn.Module, "_apply", applied))
@@ -167,7 +201,16 @@ def _ruled(func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dic
         kwargs["device"] = "cpu"
     if name in _SUMS and "out" not in kwargs and _in_bfloat16(tensors[0]):
         func = _summed_in_float32(func)
-    return _recorded(func, args, kwargs, _wrapped(func(*args, **kwargs)))
+    with _launches(name):
+        result = func(*args, **kwargs)
+    return _recorded(func, args, kwargs, _wrapped(result))
+
+
+def _launches(name: str) -> AbstractContextManager[object]:
+    """Returns a context that counts what a function launches."""
+    if _device.launches is None or _device.graph is not None:
+        return nullcontext()
+    return _device.launched(name) if name in ONE_KERNEL else Launches(_device.launches)
 
 
 _SUMS = frozenset(
@@ -214,7 +257,9 @@ def _on_host(func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: d
         leaf = kwargs.pop("requires_grad", False)
         if name in COPIED_DATA:
             _device.wait(f"{name} of data")
-        result = _recorded(func, args, kwargs, _wrapped(func(*args, **kwargs)))
+        with _launches(name):
+            result = func(*args, **kwargs)
+        result = _recorded(func, args, kwargs, _wrapped(result))
         return result.requires_grad_() if leaf else result
     pinned = kwargs.pop("pin_memory", False)
     result = func(*args, **kwargs)
@@ -246,9 +291,12 @@ def _moved(name: str, tensor: Tensor, target: torch.device, others: Sequence[Any
         return tensor
     # A conversion comes before the copy, so the copy is of a temporary tensor in pageable memory.
     pinned = in_pinned_memory(tensor) and dtype == tensor.dtype
+    if _device.launches is not None:
+        _device.launches["copy" if other_device else "to"] += other_device or on_device(tensor)
     result = tensor.to(dtype, copy=copy or other_device, memory_format=memory_format)
     non_blocking = kwargs.get("non_blocking", False) or any(one is True for one in others)
-    if other_device and target.type == "cuda" and not (pinned and non_blocking):
+    # A graph would copy the same memory at each replay.
+    if other_device and target.type == "cuda" and (_device.graph is not None or not (pinned and non_blocking)):
         _device.wait(f"{name}: copy to the device")
     if other_device and target.type == "cpu" and not non_blocking:
         _device.wait(f"{name}: copy to the host")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Protocol
 from unittest import mock
@@ -22,15 +21,20 @@ class Device(Protocol):
 
     graph: Graph | None
 
+    def launched(self, name: str) -> AbstractContextManager[None]:
+        """Counts the block as one launch."""
+
     def wait(self, function: str) -> None:
         """Records that the host waits."""
 
 
-@dataclass
 class Graph:
     """A captured graph: a list of calls, run again on the same memory."""
 
-    calls: list[tuple[Callable[..., Any], Sequence[Any], dict[str, Any], Any]] = field(default_factory=list)
+    device: Device
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Callable[..., Any], Sequence[Any], dict[str, Any], Any]] = []
 
     def record(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Adds a call."""
@@ -38,12 +42,12 @@ class Graph:
 
     def replay(self) -> None:
         """Runs all calls again and writes their results to where they were first written."""
-        with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
+        with self.device.launched("replay"), torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
             for func, args, kwargs, result in self.calls:
                 again = func(*args, **kwargs)
                 for old, new in zip(tree_leaves(result), tree_leaves(again), strict=True):
                     if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
-                        old.copy_(new)
+                        old.copy_(new.as_subclass(type(old)))
 
     def pool(self) -> tuple[int, int]:
         """Returns the identity of the memory pool."""
@@ -128,7 +132,7 @@ def runtime_patches(device: Device) -> Iterator[AbstractContextManager[Any]]:
         "default_stream": lambda *_: type("Stream", (Stream,), bound)(),
         "device": lambda _: nullcontext(),
         "device_of": lambda _: nullcontext(),
-        "CUDAGraph": Graph,
+        "CUDAGraph": type("Graph", (Graph,), bound),
         "graph": graph,
         "graph_pool_handle": lambda: (0, 0),
         "_lazy_init": lambda: None,

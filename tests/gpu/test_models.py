@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from benchmarks.full_size import TINY, build_encoder, build_fusion, build_reranker, queries
+from retriever.models import packed_roberta
 from retriever.models.encoder import ClipEncoder
 from retriever.models.graphs import graphed
 from retriever.models.qformer import QFormerFusion
@@ -66,6 +69,13 @@ def test_the_fusion_encoder(cuda: Device, name: str, graphs: bool) -> None:
             tokens = model.encode(IMAGES[:count], TEXTS[:count])
         assert not waits
         close(tokens, expected.encode(IMAGES[:count], TEXTS[:count]))
+    for count in (1, 5, 3):  # as in step 2, and with a text that is too long for a graph
+        texts = [(text, "") for text in TEXTS[: count - 1]] + [("a long question " * (1 if count == 1 else 30), "")]
+        model.encode_sections(IMAGES[:count], texts)
+        with cuda.counting() as waits:
+            tokens = model.encode_sections(IMAGES[:count], texts)
+        assert not waits
+        close(tokens, expected.encode_sections(IMAGES[:count], texts))
     with cuda.counting() as waits:
         sections = model.encode_sections(IMAGES, SECTIONS)
     assert not waits
@@ -88,7 +98,9 @@ def test_the_cross_encoder_waits_once(cuda: Device) -> None:
         np.testing.assert_allclose(found, right, atol=2e-3)
 
 
-def test_the_cross_encoder_needs_no_padding(cuda: Device) -> None:
+@pytest.mark.parametrize("graphs", [False, True])
+@mock.patch.object(packed_roberta, "TOTALS", range(256, 513, 128))
+def test_the_cross_encoder_needs_no_padding(cuda: Device, graphs: bool) -> None:
     torch.manual_seed(0)
     expected = build_reranker(TINY, "cpu", torch.float32)
     for parameter in expected.model.parameters():
@@ -96,6 +108,8 @@ def test_the_cross_encoder_needs_no_padding(cuda: Device) -> None:
     model = build_reranker(TINY, "cuda", torch.bfloat16)
     model.model.load_state_dict(expected.model.state_dict())
     model.batch_tokens = 256
+    if graphs:
+        model.use_cuda_graphs()
     asked = [query.question for query in queries(40)]
     passages = [["a river of it " * (1 + 7 * n) for n in range(1 + owner % 7)] for owner in range(40)]
     model.score(asked[:2], passages[:2])

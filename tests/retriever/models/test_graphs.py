@@ -80,7 +80,7 @@ def test_each_padded_size_is_warmed_up_largest_first() -> None:
     assert warm_up_sizes(1) == [1]
     assert warm_up_sizes(12) == [12, 8, 4, 2, 1]
     assert warm_up_sizes(16) == [16, 8, 4, 2, 1]
-    assert warm_up_sizes(100) == [100, 32, 16, 8, 4, 2, 1]
+    assert warm_up_sizes(100) == [100, 16, 8, 4, 2, 1]
     for most in range(1, 70):
         padded = {padded_size(size, SIZES) for size in warm_up_sizes(most)}
         assert padded == {padded_size(count, SIZES) for count in range(1, most + 1)}

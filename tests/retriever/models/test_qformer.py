@@ -13,6 +13,7 @@ from torch.nn import functional
 from transformers import Blip2QFormerConfig, Blip2QFormerModel
 from transformers.models.blip_2.modeling_blip_2 import Blip2TextEmbeddings
 
+from pretraining.new_fusion import new_fusion
 from retriever.models.fused_qformer import FusedLayers
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
@@ -32,7 +33,7 @@ def small_fusion(layers: int, seed: int) -> QFormerFusion:
     torch.manual_seed(seed)
     config = SmallCLIPConfig(image_size=32, channels=(8, 8, 16, 16), vision_heads=2)
     tokenizer = train_tokenizer(TEXTS, 200, 24)
-    return QFormerFusion.create(
+    return new_fusion(
         SmallVision(config), config, tokenizer, PixelPreparation(32), hidden_size=32, layers=layers, max_text_tokens=24
     )
 
