@@ -25,8 +25,8 @@ CROPS = (*_grid(0.75, 3), *_grid(0.55, 3))
 """Crops that go through the first step if nothing proposes any."""
 PROPOSALS = (*_grid(0.5, 5), *_grid(0.625, 4), *_grid(0.75, 3))
 """Crops to propose from, and how many of them go through the first step."""
-PROPOSED = 4
-UNSURE = 0.2
+PROPOSED = 2
+UNSURE = 0.4
 """From this probability on, a crop that does not count is looked at once more."""
 _NEARBY = (
     *((0.85, x, y) for x, y in ((0.0, 0.0), (-0.07, 0.0), (0.07, 0.0), (0.0, -0.07), (0.0, 0.07))),
