@@ -12,9 +12,10 @@ from typing import Any
 
 import httpx
 
+from chat_models.errors import ChatError
 from chat_models.messages import Message, without_system_role
 from chat_models.proxies import http_client, through_proxy
-from chat_models.refusals import CHANGED, OMITTED, is_too_long, is_unsupported, refused_field, without_fields
+from chat_models.refusals import CHANGED, OMITTED, refused_field, without_fields
 from chat_models.replies import ChatReply, error_field, error_message, read_reply, shortened
 from chat_models.reply_reader import ReplyError, ReplyReader
 from chat_models.retries import MAX_WAIT, asked_wait, seconds_left, seconds_to_wait
@@ -31,49 +32,6 @@ KEY = "OPENAI_API_KEY"
 """The environment variable with the key of chat servers."""
 MAX_CONNECT = 10.0
 """Timeout in seconds for connecting, and for the response to a check."""
-
-
-class ChatError(OSError):
-    """A failed request to a chat server.
-
-    Attributes:
-        url: The address of the request.
-        status: The HTTP status, or `None` if there was no response.
-        wait: The seconds after which the server asks to be tried again, if it does.
-        timed_out: Whether the server was silent for too long.
-        incomplete: Whether the response is only a part of a reply.
-        param: The field of the request that the server names as the reason, or "".
-    """
-
-    def __init__(
-        self,
-        message: str,
-        url: str,
-        status: int | None = None,
-        *,
-        wait: float | None = None,
-        timed_out: bool = False,
-        incomplete: bool = False,
-        param: str = "",
-    ) -> None:
-        super().__init__(f"{url}: {message}")
-        self.message, self.url, self.status = message, url, status
-        self.wait, self.timed_out, self.incomplete, self.param = wait, timed_out, incomplete, param
-
-    @property
-    def refused(self) -> bool:
-        """Whether the server refuses the request as it is."""
-        return self.status in (400, 413, 422) or self.too_long
-
-    @property
-    def too_long(self) -> bool:
-        """Whether the server says that the conversation has too many tokens."""
-        return self.status is not None and is_too_long(self.message, self.status)
-
-    @property
-    def unsupported(self) -> bool:
-        """Whether the server says, if only with status 500, that it cannot do what the request needs."""
-        return is_unsupported(self.message, self.status)
 
 
 class ChatClient:

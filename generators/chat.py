@@ -10,8 +10,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from chat_models.chat import ChatClient, ChatError
+from chat_models.chat import ChatClient
 from chat_models.context import Cut, cut_characters, estimated_tokens
+from chat_models.errors import ChatError
 from chat_models.messages import Message, harmless
 from chat_models.prompts import Style, answer_messages
 from chat_models.replies import ChatReply, shortened

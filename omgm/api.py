@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from chat_models.background import BackgroundLoop
-from indexes.knowledge.bad_entries import MAX_BAD
+from indexes.limits import MAX_BAD
 from indexes.store.index import Index
 from omgm import opening, parts
 from omgm.kinds import kind_of

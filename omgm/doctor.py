@@ -178,7 +178,8 @@ def server_finding(profile: Profile, section: Literal["summarizer", "generator"]
     for key in ("base_url", "model"):
         if not getattr(settings, key):
             return Finding(section, "fail", f"{section}.{key} is not set", f"--set {section}.{key}=...")
-    from chat_models.chat import ChatClient, ChatError
+    from chat_models.chat import ChatClient
+    from chat_models.errors import ChatError
 
     async def check() -> str:
         async with ChatClient(settings.base_url, settings.model, os.environ.get("OPENAI_API_KEY")) as client:

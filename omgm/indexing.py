@@ -16,13 +16,13 @@ from indexes.builder.given_vectors import GivenVectors
 from indexes.builder.plan import BuildPlan, IndexDesign
 from indexes.builder.report import encoder_warning, read_report
 from indexes.knowledge.article_source import KnowledgeArticles
-from indexes.knowledge.bad_entries import MAX_BAD
 from indexes.knowledge.knowledge_base import KnowledgeBase, guess_format
 from indexes.knowledge.selection import ONLY, SKIP
 from indexes.knowledge.sources import given_images
 from indexes.knowledge.understanding.fields import GUESSES
 from indexes.labeled_images import ImageTable, LabeledImage
 from indexes.labeled_values import Names
+from indexes.limits import MAX_BAD
 from indexes.progress import bars
 from indexes.store.columns import ColumnModel, columns
 from indexes.store.index import Index

@@ -16,7 +16,7 @@ from mcp.types import CallToolResult, ContentBlock, ImageContent, InputRequiredR
 from PIL import Image
 from pydantic import BeforeValidator, Field, ValidationError
 
-from chat_models.chat import ChatError
+from chat_models.errors import ChatError
 from indexes.store.manifest import Candidates
 from omgm import __version__
 from omgm.agent import NO_MODEL, Agent, budget_of

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from PIL import Image
 
-from chat_models.chat import ChatError
+from chat_models.errors import ChatError
 from chat_models.retries import within
 from retriever.trail_views import Watch
 from search_agents.budget import Budget, OutOfBudget, Spending

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from chat_models.chat import ChatClient, ChatError
+from chat_models.chat import ChatClient
+from chat_models.errors import ChatError
 from chat_models.messages import Message, with_text
 from chat_models.replies import ChatReply
 from chat_models.thoughts import THINK

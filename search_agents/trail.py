@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from chat_models.chat import ChatError
+from chat_models.errors import ChatError
 from retriever.files import write_json, write_whole
 from retriever.trail_views import CallOut, CallStep, RoundStep, SourceOut, TrailOut
 from search_agents.answers import cited, without_citations

@@ -18,7 +18,7 @@ from fastapi import FastAPI, Request
 from PIL import Image
 from starlette.datastructures import UploadFile
 
-from chat_models.chat import ChatError
+from chat_models.errors import ChatError
 from retriever.asking import EntityIndex
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 from PIL import Image
 
-from chat_models.chat import ChatError
+from chat_models.errors import ChatError
 from chat_models.retries import within
 from generators.stop import stopped, until_stop
 from retriever.asking import Generator, PipelinedRetriever, QueryRetriever

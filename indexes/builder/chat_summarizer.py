@@ -139,7 +139,7 @@ class ChatSummarizer:
 
     def served(self) -> str:
         """Returns a hash of what the server says of its model; empty if it says nothing or cannot be reached."""
-        from chat_models.chat import ChatError
+        from chat_models.errors import ChatError
 
         try:
             return "" if self._served is None else question_hash(self._served).hex()

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from indexes.limits import MAX_BAD
+
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-MAX_BAD = 0.01  # share of bad entries that is accepted by default
 LISTED = 1000  # most bad entries whose place and reason are kept; further ones are only counted
 _ALWAYS = 5  # bad entries that are accepted in any knowledge base that holds others, unless none is
 _EXAMPLES = 3

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from indexes.image_source import ImageSource
-from indexes.knowledge.bad_entries import MAX_BAD, SkippedEntries
+from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.document import Document
 from indexes.knowledge.embedded import PREFIX, EmbeddedImages
 from indexes.knowledge.folder import contents_of
@@ -20,6 +20,7 @@ from indexes.knowledge.readers.zim import zim_parts
 from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sources import given_images, open_images
 from indexes.labeled_values import Names
+from indexes.limits import MAX_BAD
 from retriever.files import as_line, sha256_of
 from retriever.types import Entity
 

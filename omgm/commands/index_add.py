@@ -57,13 +57,14 @@ def run(args: argparse.Namespace) -> None:
     profile, kb, images = profile_of(args), existing(args.kb, "FILE"), images_of(args)
 
     from indexes.builder.report import problem_lines
-    from indexes.knowledge.bad_entries import MAX_BAD, SkippedEntries
+    from indexes.knowledge.bad_entries import SkippedEntries
     from indexes.knowledge.knowledge_base import guess_format
     from indexes.knowledge.ledger import Ledger
     from indexes.knowledge.matching import with_matched_images
     from indexes.knowledge.reading import read_knowledge_base
     from indexes.knowledge.sources import images_beside, open_images
     from indexes.knowledge.understanding.fields import image_pattern
+    from indexes.limits import MAX_BAD
     from indexes.live.pruning import Origins, gaps_of
     from indexes.live.updating import root_of, update
     from indexes.progress import progress_bar

@@ -73,8 +73,9 @@ def _known_sections(args: argparse.Namespace, wanted: set[str]) -> tuple[Section
         known = sections_in((index.entity(row) for row in rows if row is not None), wanted)
         return known, index.entity(0).id if len(index) else ""
     if args.kb is not None:
-        from indexes.knowledge.bad_entries import MAX_BAD, SkippedEntries
+        from indexes.knowledge.bad_entries import SkippedEntries
         from indexes.knowledge.reading import read_knowledge_base
+        from indexes.limits import MAX_BAD
         from indexes.progress import progress_bar
 
         reading, kb = reading_of(args), existing(args.kb, "--kb")

@@ -106,10 +106,11 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _of_articles(args: argparse.Namespace) -> Iterator[Entity]:
-    from indexes.knowledge.bad_entries import MAX_BAD, SkippedEntries
+    from indexes.knowledge.bad_entries import SkippedEntries
     from indexes.knowledge.knowledge_base import guess_format
     from indexes.knowledge.reading import read_knowledge_base
     from indexes.knowledge.sources import open_images
+    from indexes.limits import MAX_BAD
     from omgm.downloads.images.plan import remote_images
 
     kb, reading = existing(args.kb, "--kb"), reading_of(args)

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from chat_models.chat import ChatClient, ChatError
+from chat_models.chat import ChatClient
+from chat_models.errors import ChatError
 from chat_models.messages import image_part
 from chat_models.replies import ChatReply
 from generators.chat import ChatGenerator

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from chat_models.chat import ChatClient, ChatError
+from chat_models.chat import ChatClient
+from chat_models.errors import ChatError
 from chat_models.messages import Message
 from chat_models.replies import ChatReply
 from tests.fakes.local_chat_servers import (

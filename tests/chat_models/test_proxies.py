@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from chat_models.chat import ChatClient, ChatError
+from chat_models.chat import ChatClient
+from chat_models.errors import ChatError
 from chat_models.proxies import http_client, proxy_for, sync_http_client, through_proxy
 from omgm.client import Client, ServiceError
 from tests.fakes.raw_server import RawServer, response

@@ -12,11 +12,11 @@ from tests.docs.test_layers import LEVEL, imports
 from tests.paths import ROOT
 
 DOORS = {
-    "serving/app.py": 8_175,
+    "serving/app.py": 6_600,
     "training/reranker/train.py": 11_726,
-    "evaluation/run.py": 4_900,
+    "evaluation/run.py": 4_890,
     "indexes/builder/build.py": 10_650,
-    "omgm/api.py": 12_650,
+    "omgm/api.py": 12_600,
 }
 """The most lines that a file may pull in, itself included. A bar only goes down.
 """

@@ -8,8 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from chat_models.chat import ChatClient, ChatError
+from chat_models.chat import ChatClient
 from chat_models.context import token_cut
+from chat_models.errors import ChatError
 from chat_models.prompts import answer_messages
 from generators.chat import ChatGenerator
 from retriever.texts import section_passage

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from chat_models.chat import ChatError
+from chat_models.errors import ChatError
 from chat_models.replies import ChatReply, ToolCall
 from search_agents.budget import Budget
 from search_agents.cache import ResultCache

@@ -10,7 +10,8 @@ import pytest
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
-from chat_models.chat import ChatClient, ChatError
+from chat_models.chat import ChatClient
+from chat_models.errors import ChatError
 from chat_models.messages import Message
 from chat_models.replies import ChatReply, ToolCall, read_reply
 from search_agents.context import fitted, tokens_of

@@ -18,7 +18,8 @@ import httpx
 import pytest
 from PIL import Image
 
-from chat_models.chat import ChatClient, ChatError
+from chat_models.chat import ChatClient
+from chat_models.errors import ChatError
 from chat_models.messages import Message, image_part
 from chat_models.replies import ChatReply, ToolCall
 from search_agents.documents import CHUNK_CHARACTERS, best_chunks, chunks_of

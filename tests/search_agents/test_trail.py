@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from chat_models.chat import ChatError
+from chat_models.errors import ChatError
 from search_agents.engine import Engine
 from search_agents.policies import policy_of
 from search_agents.tools.images import rotate, zoom_in

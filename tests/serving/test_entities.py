@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 
-from chat_models.chat import ChatError
+from chat_models.errors import ChatError
 from indexes import svg
 from indexes.live.drafts import DraftEditor
 from indexes.live.editor import Editor

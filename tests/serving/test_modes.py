@@ -17,7 +17,7 @@ import pytest
 from pydantic import BaseModel
 
 import serving.modes
-from chat_models.chat import ChatError
+from chat_models.errors import ChatError
 from chat_models.messages import Message
 from chat_models.replies import ChatReply
 from retriever.trail_views import CallStep, RequestStep, RoundStep, TrailOut

@@ -12,7 +12,8 @@ import pytest
 import uvicorn
 from fastapi import FastAPI, HTTPException
 
-from chat_models.chat import ChatClient, ChatError
+from chat_models.chat import ChatClient
+from chat_models.errors import ChatError
 from indexes.builder.chat_summarizer import ChatSummarizer, SummaryCounts, article_text, summary_messages
 from indexes.builder.summarizers import summarize_all
 from indexes.builder.summary_cache import SummaryCache
