@@ -47,6 +47,20 @@ def overload(results: Results) -> str:
     return table(("load", answered, "p50, p99, ms", relative, "a refusal's p50, p99, ms", client), lines)
 
 
+def stages(results: Results) -> str:
+    """Tabulates how long each stage of a request takes, alone and with two batches in flight."""
+    alone, full = (results["load"]["stages_ms"][when] for when in ("alone", "full"))
+    labels = {
+        "decode": "decoding",
+        "queue": "waiting for the models",
+        "step1": "step 1 with parts of what is not recognized",
+        "step2": "step 2",
+        "step3": "step 3",
+        "generate": "waiting for the reader, and reading",
+    }
+    return table(("ms", "alone", "at capacity"), [(text, alone[name], full[name]) for name, text in labels.items()])
+
+
 def search(results: Results) -> str:
     """Tabulates each kind of entity index: time, recall, build and size."""
     rows = []

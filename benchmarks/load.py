@@ -20,15 +20,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import sys
 import urllib.request
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from benchmarks.frame import arguments, processor, write_report
 from benchmarks.open_loop import arrival_times, closed_loop, figures_of, open_loop, request_bytes
@@ -75,15 +77,20 @@ class Requests:
 def compare(args: argparse.Namespace, servers: dict[str, Address], requests: Requests) -> dict[str, Any]:
     """Measures capacities and single requests in turns; returns the medians over the rounds."""
     rates, times = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    stages = {"alone": Counter[str](), "full": Counter[str]()}
     seconds, parts = args.seconds / args.rounds, f"http://127.0.0.1:{servers['plain'][1]}/parts"
     for number in range(args.rounds):
         start = number * 1000
         for name, address in servers.items():
-            rates[name].append(closed_loop(address, requests(start), seconds, 2 * args.batch)[0])
+            with counted_stages(address, stages["full"] if name == "service" else Counter()):
+                rates[name].append(closed_loop(address, requests(start), seconds, 2 * args.batch)[0])
         retrieved = closed_loop(servers["service"], requests(start, "/retrieve"), seconds, 2 * args.batch)
         rates["retrieve"].append(retrieved[0])
         load_json(parts)  # those of the turn above do not count
-        alone = {name: closed_loop(servers[name], requests(start), seconds, 1)[1] for name in ("service", "plain")}
+        alone = {}
+        for name in ("service", "plain"):
+            with counted_stages(servers[name], stages["alone"] if name == "service" else Counter()):
+                alone[name] = closed_loop(servers[name], requests(start), seconds, 1)[1]
         took = {name: [1000 * value for value in values] for name, values in alone.items()}
         for name, values in {**took, "parts": load_json(parts)}.items():
             times[name] += values[: min(map(len, took.values()))]  # of the same requests
@@ -104,7 +111,33 @@ def compare(args: argparse.Namespace, servers: dict[str, Address], requests: Req
         "parts_ms": round(statistics.median(times["parts"]), 2),
         "single_added_ms": round(added["service"], 2),
         "plain_added_ms": round(added["plain"], 2),
+        "stages_ms": {
+            when: {
+                name: round(1000 * total / sums["requests"], 2) for name, total in sums.items() if name != "requests"
+            }
+            for when, sums in stages.items()
+        },
     }
+
+
+@contextmanager
+def counted_stages(address: Address, sums: Counter[str]) -> Iterator[None]:
+    """Adds the seconds of each stage during a block, by the service's metrics, and the number of its requests."""
+    before = read_stages(address)
+    yield
+    sums.update({name: value - before.get(name, 0.0) for name, value in read_stages(address).items()})
+
+
+def read_stages(address: Address) -> dict[str, float]:
+    """Returns the seconds of each stage since the start, and the number of requests."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{address[1]}/metrics") as response:
+            text = response.read().decode()
+    except HTTPError:  # the plain server has none
+        return {}
+    rows = re.findall(r'^omgm_stage_duration_seconds_(sum|count){stage="(\w+)"} (\S+)', text, re.MULTILINE)
+    found = {name: float(value) for kind, name, value in rows if kind == "sum"}
+    return found | {"requests": sum(float(value) for kind, name, value in rows if (kind, name) == ("count", "decode"))}
 
 
 def load_json(url: str) -> Any:

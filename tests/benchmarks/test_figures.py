@@ -19,6 +19,7 @@ RECALL = {"recall@1": 0.5, "recall@5": 0.75, "recall@10": 0.875, "recall@20": 1.
 LATENCY = {"p50": 61.4, "p95": 90.0, "p99": 129.6}
 NONE = dict.fromkeys(LATENCY)
 LOAD = {"share_of_capacity": 0.97, "latency_ms": LATENCY, "refusal_ms": NONE, "client_cpu": 0.05}
+STAGES = {"decode": 0.6, "queue": 1.25, "step1": 12.0, "step2": 9.5, "step3": 1.5, "generate": 8.0}
 LOST = {"value": 0.876, "loss": 0.25, "p": 0.031}
 RESULTS: dict[str, dict[str, Any]] = {
     "load": {
@@ -30,6 +31,7 @@ RESULTS: dict[str, dict[str, Any]] = {
             "parts_ms": 46.5,
             "single_added_ms": 1.5,
             "plain_added_ms": 2.25,
+            "stages_ms": dict.fromkeys(("alone", "full"), STAGES),
             "answers_per_s": {"service": 41.5, "unbatched": 16.0, "plain": 20.0},
             "loads": [{"factor": 2.0, "p99_against_0.8": 1.5, **LOAD, "refusal_ms": LATENCY}],
             "plain_at_2": {"answered_per_s": 15.0, **LOAD},
