@@ -10,7 +10,6 @@ import atexit
 import json
 import logging
 import multiprocessing
-import os
 import signal
 import threading
 from collections import Counter
@@ -121,7 +120,7 @@ class RetrieverProcess:
                 self.busy = False
 
     def _retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
-        threads = 1 if sum(one.busy for one in self._siblings) > 1 else os.cpu_count() or 1
+        threads = 1 if sum(one.busy for one in self._siblings) > 1 else None  # all that are free
         for attempt in range(_TRIES):
             for part in write_queries(queries, self.index, threads=threads):
                 self._connection.send_bytes(part)
