@@ -56,16 +56,19 @@ def read_queries(first: bytes, following: Iterator[bytes], index: EntityIndex) -
         index: This process's index; entities to leave out that it does not have are ignored.
     """
     message = json.loads(first)
+    asked = message.pop("queries")
+    # All at once: what an error left behind would be taken for the next batch.
+    pixels = [[next(following) for _ in range(1 + one["alpha"])] for one in asked]
     queries = []
-    for asked in message.pop("queries"):
-        image = Image.frombuffer("RGB", asked["size"], next(following))
-        if asked["content"] is not None:
-            set_content(image, asked["content"])
-        if asked["alpha"]:
-            image.info[ALPHA] = Image.frombuffer("L", asked["size"], next(following))
-        rows = map(index.row_of, asked["options"]["exclude"])
-        options = Options(**asked["options"] | {"exclude": tuple(row for row in rows if row is not None)})
-        queries.append(Query(image, asked["question"], asked["id"], options))
+    for one, (colors, *shades) in zip(asked, pixels, strict=True):
+        image = Image.frombuffer("RGB", one["size"], colors)
+        if one["content"] is not None:
+            set_content(image, one["content"])
+        for shade in shades:
+            image.info[ALPHA] = Image.frombuffer("L", one["size"], shade)
+        rows = map(index.row_of, one["options"]["exclude"])
+        options = Options(**one["options"] | {"exclude": tuple(row for row in rows if row is not None)})
+        queries.append(Query(image, one["question"], one["id"], options))
     return queries, message
 
 
