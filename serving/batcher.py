@@ -57,7 +57,8 @@ class Batcher:
         metrics: Records the size and duration of batches.
         in_flight: How many batches `retrieve` can work on at once. If that is more than one, it takes `free`, which it
             calls when another batch may begin, see `PipelinedRetriever`.
-        lanes: Retrieve instead of `retrieve`, side by side. Waiting queries are divided among those that are idle.
+        lanes: Retrieve instead of `retrieve`, side by side. Waiting queries are divided among those that are idle; a
+            single one goes to the lane that worked last, whose caches are warm.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Batcher:
         self._pending: deque[_QueueEntry] = deque()
         self._running: list[_Batch] = []  # the oldest first
         self._entering: _Batch | None = None  # the one after which no other batch may begin yet
-        self._idle = 0  # workers that wait for a batch
+        self._idle: list[object] = []  # workers that wait for a batch; the last is the one that worked last
         self._ended = 0.0  # when the last batch ended
         self._closing = self._died = False
         self._working = 0  # number of workers; only the event loop changes it
@@ -148,7 +149,7 @@ class Batcher:
         entry = _QueueEntry(query, asyncio.get_running_loop().create_future(), deadline, time.monotonic())
         with self._changed:
             self._pending.append(entry)
-            self._changed.notify()
+            self._changed.notify(len(self._lanes) or 1)  # lanes decide whose turn it is
         try:
             return await entry.future
         except asyncio.CancelledError:
@@ -178,13 +179,16 @@ class Batcher:
     def _take(self, loop: asyncio.AbstractEventLoop) -> _Batch | None:
         """Waits for the next batch and returns it; `None` if the service is closing and no query waits."""
         with self._changed:
-            self._idle += 1
+            self._idle.append(worker := object())
             try:
                 while not self._died:
                     entries: list[_QueueEntry] = []
                     now, most = time.monotonic(), self._settings.max_batch
                     if self._lanes:
-                        most = min(most, -(-len(self._pending) // self._idle))
+                        before = len(self._idle) - 1 - self._idle.index(worker)
+                        most = (
+                            0 if before >= len(self._pending) else min(most, -(-len(self._pending) // len(self._idle)))
+                        )
                     while self._entering is None and self._pending and len(entries) < most:
                         entry = self._pending.popleft()
                         if entry.deadline > now:
@@ -195,13 +199,15 @@ class Batcher:
                         batch = _Batch(entries, now)
                         self._entering = None if self._lanes else batch
                         self._running.append(batch)
+                        if self._closing:  # others may have nothing left to wait for
+                            self._changed.notify_all()
                         return batch
                     if self._closing and not self._pending:
                         return None
                     self._changed.wait()
                 return None
             finally:
-                self._idle -= 1
+                self._idle.remove(worker)
 
     def _free(self, batch: _Batch) -> None:
         """Lets the next batch begin; does nothing if it already may."""
