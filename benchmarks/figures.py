@@ -144,7 +144,7 @@ def commit() -> str:
 
 
 def git(*words: str) -> str:
-    """Returns what a command of Git prints."""
+    """Runs a Git command and returns its output."""
     return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 

@@ -28,7 +28,7 @@ def plain_app(omgm: OMGM) -> FastAPI:
 
     @app.get("/parts")
     def parts() -> list[float]:
-        """Returns what decoding, retrieval and reading took since the last call, in ms for each request."""
+        """Returns the time from decoding to the answer of each request since the last call, in ms."""
         latest = times.copy()
         times.clear()
         return latest

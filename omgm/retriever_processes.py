@@ -98,13 +98,15 @@ class RetrieverProcess:
         """Returns one result per query, in order.
 
         Raises:
-            ApiError: 503 if the process ends meanwhile.
+            ApiError: 503 if the process ends meanwhile, or cannot be replaced.
             EngineError: The search engine cannot be reached.
             RuntimeError: The retrieval failed.
         """
-        if not self._process.is_alive():  # since the last batch; nobody has waited for it
+        if self._dead or not self._process.is_alive():  # it may have ended while nobody waited for it
             self._dead = True
             self.revive()
+        if self._dead:
+            raise _lost("a process with the models cannot be started; the server's log says why")
         with self._lock:
             self.busy = True
             try:
@@ -114,8 +116,7 @@ class RetrieverProcess:
                     raise
                 self._dead = True
                 self._process.kill()
-                message = "the process that worked on this request has ended; it is being replaced"
-                raise ApiError(503, "not_ready", message, headers={"Retry-After": "5"}) from error
+                raise _lost("the process that worked on this request has ended; it is being replaced") from error
             finally:
                 self.busy = False
 
@@ -140,13 +141,20 @@ class RetrieverProcess:
         raise AssertionError
 
     def revive(self) -> None:
-        """Starts another process if this one has ended, and waits for it; does nothing otherwise."""
+        """Starts another process if this one has ended, and waits for it; does nothing otherwise.
+
+        If that one cannot load the models, this is logged, and the next batch tries again.
+        """
         if not self._dead or self._closed:
             return
         logger.error("a process with the models ended with status %s; starting another", self._process.exitcode)
         self._connection.close()
         self._start()
-        self.wait()
+        try:
+            self.wait()
+        except ValueError as error:
+            self._dead = True
+            logger.error("a process with the models could not be started: %s", error)
 
     def close(self) -> None:
         """Ends the process after its batch."""
@@ -233,7 +241,12 @@ def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> 
             logger.exception("a batch failed")
             failure = {"failure": f"{type(error).__name__}: {error}", "engine": isinstance(error, EngineError)}
             reply = json.dumps(failure | {"counts": _since(before, cache)}).encode()
-        connection.send_bytes(reply)
+        with suppress(OSError):  # the server has ended
+            connection.send_bytes(reply)
+
+
+def _lost(message: str) -> ApiError:
+    return ApiError(503, "not_ready", message, headers={"Retry-After": "5"})
 
 
 def _since(before: Counter[tuple[str, str]], cache: ImageCache) -> list[tuple[str, str, int]]:

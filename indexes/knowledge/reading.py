@@ -152,7 +152,7 @@ class _Reading:
         return not reason
 
     def _usable(self, entry: Understood) -> Meaning | ValueError | None:
-        """Returns what an entry means, with an id of its own; `None` if it is left out on purpose."""
+        """Returns the meaning of an entry, with a unique id, or why it is bad; `None` if it is left out on purpose."""
         place, path, document, meaning = entry
         id = meaning.entity.id if isinstance(meaning, Meaning) else ""
         if isinstance(meaning, str):

@@ -161,6 +161,21 @@ def test_a_process_that_ends_fails_its_batch_and_is_replaced(processes: Retrieve
     assert len(lane.retrieve(queries)) == len(queries)
 
 
+def test_a_process_that_cannot_be_replaced_is_tried_again(
+    processes: RetrieverProcesses, examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [lane], queries = processes.lanes, photographs(examples)
+    with monkeypatch.context() as patched:
+        patched.setattr(lane, "_folder", tmp_path)  # where there is no index
+        lane._process.kill()
+        lane._process.join()
+        with pytest.raises(ApiError, match="cannot be started") as caught:
+            lane.retrieve(queries)
+        assert (caught.value.status, caught.value.headers["Retry-After"]) == (503, "5")
+        lane.revive()  # raises nothing
+    assert len(lane.retrieve(queries)) == len(queries)
+
+
 def test_a_failure_in_a_process_is_one_of_its_batch(processes: RetrieverProcesses, examples: Path) -> None:
     [query, *_] = photographs(examples)
     with pytest.raises(RuntimeError, match="ValueError: k must be at least 1, got 0"):

@@ -111,7 +111,7 @@ def _settings(text: str, start: int, where: str) -> tuple[dict[str, Any] | None,
 
 
 def _yaml(text: str) -> Any:
-    """Returns what YAML says; if it is none, what it says once tabs and plain values are as YAML needs them."""
+    """Parses YAML; if that fails, parses it again with tabs as spaces and plain values in quotes."""
     text = _LINK.sub(_quoted, text)
     try:
         return yaml.load(text, Loader=_Loader)

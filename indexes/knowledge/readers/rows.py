@@ -66,10 +66,10 @@ def outside(words: str, kind: str) -> Document:
 
 
 def no_rows(value: Any, file: Path, folder: Folder, why: str) -> Entry:
-    """Returns what a file without rows holds, which is no error if there are other files: those have the entities.
+    """Returns the words of a file without rows as left out: if there are other files, those have the entities.
 
     Raises:
-        ValueError: There are none.
+        ValueError: There are no other files.
     """
     if folder.is_alone:
         raise ValueError(f"{file}: {why}")

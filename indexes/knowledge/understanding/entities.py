@@ -100,7 +100,7 @@ def meaning_of(document: Document, place: str, path: str, context: Context) -> M
 
 
 def _of_page(document: Document, context: Context) -> Understood:
-    """Returns what the values of a page say: those of an infobox are facts; others are named by `--map`."""
+    """Converts the values of a page: those of its infobox to facts, those that `--map` names to fields."""
     named = {field: document.settings.get(name, "") for field, name in context.shape.names.items()}
     facts = [fact for name, value in document.values.items() for fact in facts_of(name, value)]
     images = [(named["image"], "")] if named.get("image") else []
