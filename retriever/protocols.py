@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from retriever.types import Candidate, Crop, Entity, FloatArray, Query
+from retriever.types import Candidate, Crop, Entity, FloatArray, Query, TextLine
 
 
 class DualEncoder(Protocol):
@@ -55,6 +55,8 @@ EncodeParts = Callable[[Image.Image, Sequence[Crop]], Tensor]
 """Returns a vector per part of an image, L2-normalized, [N, dimension]."""
 FeatureMap = Callable[[Image.Image], FloatArray]
 """Returns the feature map of an image, float32 [H, W, width]."""
+ReadText = Callable[[Sequence[Image.Image]], list[list[TextLine]]]
+"""Returns the lines of text in each image, from top to bottom."""
 
 
 @runtime_checkable

@@ -99,6 +99,15 @@ class SearchParams(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
+class TextLine:
+    """A line of text in an image, with OCR's confidence, 0 to 1, and the part of the image where it stands."""
+
+    text: str
+    confidence: float
+    box: Crop
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """Settings of one request, see `SearchParams`; `exclude` are rows of entities to leave out."""
 
