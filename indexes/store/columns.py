@@ -6,7 +6,8 @@ and the checks of an index treat all columns alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from indexes.growing import GrowingRows
 from indexes.store.layout import REBUILD
@@ -50,10 +52,31 @@ class Stored(NamedTuple):
     Attributes:
         entity: The article.
         thumbnail: JPEG of its main image, for columns of images; empty without one.
+        pictures: Its searched images by their parts (`picture_part`), for columns of pictures.
     """
 
     entity: Entity
     thumbnail: bytes = b""
+    pictures: Mapping[int, Image.Image] = {}
+
+
+MAIN = 0
+"""The part of an entity that is its main image, in a column of pictures."""
+
+
+def picture_part(url: str) -> int:
+    """Returns the part of an entity that is a further image; the same for as long as the entity names it."""
+    return zlib.crc32(url.encode()) % (SPREAD - 1) + 1
+
+
+class TextSearch(Protocol):
+    """Finds entities by a text."""
+
+    def similar(self, text: str, k: int, rows: Iterable[int] = ()) -> dict[int, float]:
+        """Returns the similarity of the `k` entities most similar to a text, and of those at `rows`, by their rows."""
+
+    def of(self, entities: Iterable[tuple[int, Entity, Encoded]]) -> TextSearch:
+        """Returns a search of other entities, given their rows, with what this one learned from its own."""
 
 
 class ColumnModel(Protocol):
@@ -74,20 +97,26 @@ class Column:
 
     Attributes:
         name: Its name in the manifest and in messages.
-        of: What a row is of. Only for those of images are thumbnails read.
+        of: What a row is of. For those of images, thumbnails are read, and for those of pictures all searched images.
         dtype: The type of its values.
         encode: Computes the rows of entities; called with the column's model, by one thread.
-        files: The names of the files of its values and of their parts.
+        files: The names of the files of its values and of their parts, and of those that `finish` writes.
         open: Makes the column's model for a profile (`omgm.settings.Profile`), `None` if the profile does without;
             without this function, the model is one of the profile's own.
+        finish: Writes what is searched, if anything is, once the folder has all articles and rows.
+        search: Opens what `finish` wrote.
+        report: Returns the column's part of a build's report.
     """
 
     name: str
-    of: Literal["sections", "images", "entities"]
+    of: Literal["sections", "images", "pictures", "entities"]
     dtype: type[np.generic]
     encode: Callable[[Any, Sequence[Stored]], list[Encoded]]
-    files: tuple[str, str]
+    files: tuple[str, ...]
     open: Callable[[Any], ColumnModel | None] | None = None
+    finish: Callable[[Path, Sequence[Entity]], None] | None = None
+    search: Callable[[Path], TextSearch] | None = None
+    report: Callable[[Path], dict[str, Any]] | None = None
 
     def nothing(self, width: int = 0) -> Encoded:
         """Returns the rows of an entity that has none."""
@@ -101,7 +130,7 @@ def columns() -> Mapping[str, Column]:
     Raises:
         ValueError: An entry point does not name a `Column`.
     """
-    ours = ("indexes.store.section_vectors:SECTION_VECTORS",)
+    ours = ("indexes.store.section_vectors:SECTION_VECTORS", "indexes.store.image_text:IMAGE_TEXT")
     return {column.name: column for column in declared(GROUP, Column, ours)}
 
 
@@ -114,6 +143,11 @@ def columns_of(manifest: Manifest) -> list[Column]:
     if unknown := sorted(manifest.inputs.columns.keys() - columns().keys()):
         raise ValueError(f"column {unknown[0]!r} is unknown; install the package that declares it, or {REBUILD}")
     return [columns()[name] for name in manifest.inputs.columns]
+
+
+def text_column(manifest: Manifest) -> Column | None:
+    """Returns the column of an index that is searched by a text, if it has one; raises like `columns_of`."""
+    return next((column for column in columns_of(manifest) if column.search is not None), None)
 
 
 def column_files(manifest: Manifest) -> list[str]:
@@ -136,7 +170,7 @@ class ColumnFiles:
     """
 
     def __init__(self, column: Column, folder: Path, width: int) -> None:
-        values, parts = column.files
+        values, parts, *_ = column.files
         self._values = GrowingRows(folder / values, (width,), np.dtype(column.dtype))
         self._keys = GrowingRows(folder / parts, (), np.dtype(np.int64))
 
@@ -188,7 +222,7 @@ class StoredColumn:
     """
 
     def __init__(self, column: Column, folder: Path, manifest: Manifest) -> None:
-        values, parts = column.files
+        values, parts, *_ = column.files
         try:
             self._values = RowFile(folder / values)
             self._keys: IntArray = np.asarray(np.load(folder / parts, mmap_mode="r", allow_pickle=False))
