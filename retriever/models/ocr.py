@@ -1,0 +1,144 @@
+"""Reads text in images with PP-OCR's published networks: one finds lines of text, the other reads a line."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from retriever.base_models import base_model, find_base
+from retriever.images import prepare_image
+from retriever.models.text_boxes import TextBox, reading_order, text_boxes
+from retriever.types import Crop, FloatArray, TextLine
+
+DEFAULT = "pp-ocr-v6-small"
+"""The base model with the networks."""
+SIDE = 640
+"""The longest side, in pixels, of the image in which lines are searched."""
+LEAST_CONFIDENCE = 0.5
+"""A line that is read less surely is left out."""
+_ENLARGED = 2.0  # at most, so that small print in small images is found
+_MULTIPLE = 32  # of pixels: the detector halves an image five times
+_HEIGHT = 48  # of a line, as the recognizer was trained
+_WIDEST = 2400  # a line that is 50 times as wide as high
+_UPRIGHT = 1.5  # a box that is so many times as high as wide has a line that runs up or down
+
+
+class OCR:
+    """Reads lines of text in images; threads may share one.
+
+    Networks read one image and one line at a time: on a CPU, batches are not faster, and padding changes results.
+
+    Args:
+        detector: The network that finds lines, as an ONNX file.
+        recognizer: The network that reads a line, as an ONNX file with the characters that it knows.
+        side: The longest side in pixels at which lines are searched: more finds smaller print, in more time.
+        threads: Number of threads per image.
+        fingerprint: A hash of the networks and the settings: readers with the same fingerprint read the same.
+
+    Raises:
+        ValueError: `side` is too small.
+    """
+
+    def __init__(
+        self, detector: Path, recognizer: Path, side: int = SIDE, threads: int = 1, fingerprint: str = ""
+    ) -> None:
+        if side < _MULTIPLE:
+            raise ValueError(f"side must be at least {_MULTIPLE}, got {side}")
+        self._detector, self._recognizer = _session(detector, threads), _session(recognizer, threads)
+        characters = self._recognizer.get_modelmeta().custom_metadata_map["character"].split("\n")
+        self._characters = ["", *characters, " "]  # the first class separates two equal characters
+        self._side = side
+        self.fingerprint = fingerprint
+
+    @classmethod
+    def load(cls, name: str = DEFAULT, side: int = SIDE, threads: int = 1) -> OCR:
+        """Loads a base model.
+
+        Raises:
+            ValueError: The name is unknown, the files are not on this machine, or `side` is too small.
+        """
+        files, folder = sorted(find_base(name).files.items()), base_model(name)
+        settings = [side, LEAST_CONFIDENCE, *(pinned.sha256 for _, pinned in files)]
+        detector, recognizer = (folder / file for file, _ in files)
+        fingerprint = hashlib.sha256(" ".join(map(str, settings)).encode()).hexdigest()
+        return cls(detector, recognizer, side, threads, fingerprint)
+
+    def read(self, images: Sequence[Image.Image]) -> list[list[TextLine]]:
+        """Returns the lines of text in each image in the order of reading: `retriever.protocols.ReadText`."""
+        return [self._read(prepare_image(image)) for image in images]
+
+    def _read(self, image: Image.Image) -> list[TextLine]:
+        boxes = self._boxes(image)
+        extents = [_shares(box, image) for box in boxes]
+        lines = []
+        for index in reading_order(extents):
+            text, confidence = max((self._text(line) for line in _lines(image, boxes[index])), key=lambda read: read[1])
+            if text and confidence >= LEAST_CONFIDENCE:
+                lines.append(TextLine(text, confidence, extents[index]))
+        return lines
+
+    def _boxes(self, image: Image.Image) -> list[TextBox]:
+        scale = min(self._side / max(image.size), _ENLARGED)
+        width, height = (max(1, round(side * scale / _MULTIPLE)) * _MULTIPLE for side in image.size)
+        resized = image.resize((width, height), Image.Resampling.BILINEAR)
+        [[probabilities]] = self._detector.run(None, {"x": _pixels(resized)})[0]
+        return [box.scaled(image.width / width, image.height / height) for box in text_boxes(probabilities)]
+
+    def _text(self, line: Image.Image) -> tuple[str, float]:
+        """Returns what is written on a line, and how sure its characters are on average."""
+        [probabilities] = self._recognizer.run(None, {"x": _pixels(line)})[0]
+        classes, sure = probabilities.argmax(1), probabilities.max(1)
+        read = (classes > 0) & np.insert(classes[1:] != classes[:-1], 0, True)
+        text = "".join(self._characters[index] for index in classes[read].tolist())
+        return text.strip(), float(sure[read].mean()) if text else 0.0
+
+
+def _session(path: Path, threads: int) -> Any:
+    import onnxruntime  # takes a quarter of a second
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3  # errors
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def _pixels(image: Image.Image) -> FloatArray:
+    """Returns an image as the networks take it: float32 [1, 3, H, W] from -1 to 1, blue first."""
+    pixels = np.asarray(image, np.float32)[None, :, :, ::-1].transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(pixels / 127.5 - 1)
+
+
+def _shares(box: TextBox, image: Image.Image) -> Crop:
+    left, top, right, bottom = box.extent
+    width, height = image.size
+    return max(left / width, 0.0), max(top / height, 0.0), min(right / width, 1.0), min(bottom / height, 1.0)
+
+
+def _lines(image: Image.Image, box: TextBox) -> Iterator[Image.Image]:
+    """Cuts a line out along its direction; one that runs up or down, both ways, since either may be right."""
+    if box.height < _UPRIGHT * box.width:
+        yield _cut(image, box, box.width, box.height, box.angle)
+    else:
+        yield _cut(image, box, box.height, box.width, box.angle - 90)
+        yield _cut(image, box, box.height, box.width, box.angle + 90)
+
+
+def _cut(image: Image.Image, box: TextBox, width: float, height: float, angle: float) -> Image.Image:
+    """Cuts out the rectangle around a box's center whose width stands at an angle, scaled to a line's height."""
+    left, top, right, bottom = box.extent
+    part = (max(0, int(left)), max(0, int(top)), min(image.width, int(right) + 1), min(image.height, int(bottom) + 1))
+    factor = max(1, int(height / _HEIGHT))  # averages pixels, which `transform` would skip
+    size = (min(_WIDEST, max(_HEIGHT // 2, round(_HEIGHT * width / height))), _HEIGHT)
+    cosine, sine = np.cos(np.radians(angle)), np.sin(np.radians(angle))
+    a, b = cosine * width / size[0] / factor, -sine * height / size[1] / factor
+    d, e = sine * width / size[0] / factor, cosine * height / size[1] / factor
+    x, y = (box.x - part[0]) / factor, (box.y - part[1]) / factor
+    shift = x - (a * size[0] + b * size[1]) / 2, y - (d * size[0] + e * size[1]) / 2
+    return image.reduce(factor, part).transform(
+        size, Image.Transform.AFFINE, (a, b, shift[0], d, e, shift[1]), Image.Resampling.BICUBIC
+    )
