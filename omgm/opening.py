@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from indexes.live.following import FollowingIndex
-from indexes.store.columns import ColumnModel
+from indexes.store.columns import ColumnModel, text_column
 from indexes.store.generations import current_files
 from indexes.store.index import Index, OpenOptions, check_candidates
 from indexes.store.manifest import read_manifest
@@ -19,7 +19,16 @@ from omgm.own_recognition import own_recognition
 from omgm.settings import Profile
 from retriever.image_cache import ImageCache
 from retriever.pipeline import Retriever
-from retriever.protocols import Align, DualEncoder, FusionEncoder, LocalEncoder, Step, TextReranker, VectorReranker
+from retriever.protocols import (
+    Align,
+    DualEncoder,
+    FusionEncoder,
+    LocalEncoder,
+    Step,
+    TextReader,
+    TextReranker,
+    VectorReranker,
+)
 from retriever.recognition import SIGNS, Recognition, Signs
 from retriever.step1_search import EntitySearch, part_scores
 from retriever.step2_rerank import FusionRerank
@@ -104,7 +113,8 @@ def open_retriever(
     warn_of_pair(profile)
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     reranker = reranker or _build_reranker(profile, folder)
-    columns = {"sections": reranker.encoder} if isinstance(reranker, VectorReranker) else {}
+    columns: dict[str, ColumnModel] = {"sections": reranker.encoder} if isinstance(reranker, VectorReranker) else {}
+    columns |= _text_readers(profile, folder)
     options = index_options(profile, encoder, fusion, columns)
     opened = index or (FollowingIndex.open if live else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
@@ -115,7 +125,8 @@ def open_retriever(
     encode_parts = encoder.encode_parts if isinstance(encoder, LocalEncoder) else None
     propose = None if encode_parts is None else part_scores(encode_parts, opened)
     trim = profile.search.trim_borders
-    return Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
+    read = next((model.read for model in columns.values() if isinstance(model, TextReader)), None)
+    return Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose, read=read)
 
 
 def warn_of_pair(profile: Profile) -> None:
@@ -171,6 +182,22 @@ def _build_reranker(profile: Profile, folder: Path) -> TextReranker:
         profile.options,
     )
     return parts.build_text_reranker(profile, "bm25")
+
+
+def _text_readers(profile: Profile, folder: Path) -> dict[str, ColumnModel]:
+    """Returns what reads the text on images, by the column of the index that has it; none if nothing is to be read."""
+    if not profile.search.words:
+        return {}
+    column = text_column(read_manifest(current_files(folder)))
+    if column is not None:
+        return parts.build_columns(profile, [column.name])
+    logger.warning(
+        "%s: was built without the text on its images, so that of queries is not read; to recognize things by their "
+        "labels, build it again, which only adds this: omgm build-index %s --overwrite",
+        folder,
+        profile.options,
+    )
+    return {}
 
 
 def has_section_vectors(folder: Path) -> bool:

@@ -17,10 +17,11 @@ from retriever.asking import EntityIndex
 from retriever.borders import edges_of, without_border
 from retriever.crops import Propose, retrieve_crops
 from retriever.images import load_image
-from retriever.protocols import Finish, Step
+from retriever.label_reading import retrieve_read
+from retriever.protocols import Finish, ReadText, Step
 from retriever.recognition import PLAIN, Recognition, contrast, is_declined
 from retriever.streams import Turns, free_threads, nothing_left_behind, own_stream, side_by_side
-from retriever.types import Candidate, Crop, Query, RetrievalResult
+from retriever.types import Candidate, Crop, Query, RetrievalResult, TextLine
 
 IndexT = TypeVar("IndexT", bound=EntityIndex)
 _Stage = tuple[Step, Callable[[], AbstractContextManager[object]]]
@@ -49,6 +50,7 @@ class Retriever(Generic[IndexT]):
         splits: Whether a batch may be split across cores; not if a step knows its batch in advance.
         device: Where the steps' models are.
         propose: Says which parts of an image to search if it is not recognized (`retriever.crops`).
+        read: Reads the text on images that are not surely recognized (`retriever.label_reading`).
 
     Attributes:
         models: Any other code that runs the models must do so in `with retriever.models`; no batch is in a step
@@ -69,8 +71,10 @@ class Retriever(Generic[IndexT]):
         splits: bool = True,
         device: torch.device | str = "cpu",
         propose: Propose | None = None,
+        read: ReadText | None = None,
     ) -> None:
         self.index = index
+        self.read = read
         self.propose = propose
         self.trim_borders = trim_borders
         self.recognition = recognition
@@ -105,7 +109,8 @@ class Retriever(Generic[IndexT]):
     ) -> list[RetrievalResult]:
         """Returns one result per query, in order.
 
-        Images that are not recognized are searched again in parts, if the recognition allows it (`retriever.crops`).
+        Images that are not surely recognized are searched again by the words on them (`retriever.label_reading`), and
+        those that are not recognized then in parts, if the recognition allows it (`retriever.crops`).
         On a CPU with cores to spare, each core takes a share of the queries; the steps of a single query start side by
         side. On a GPU, the last step starts when the others have finished.
 
@@ -118,17 +123,31 @@ class Retriever(Generic[IndexT]):
         results = self._retrieve(shown, steps, free)
         if steps is not None or self.recognition is None:
             return results
+        if self.read is not None:
+            about = queries, shown, results, self.recognition
+            shown, results = retrieve_read(self._retrieve, self._read, self.index, *about)
         propose = self._proposed if self.propose else None
         found = retrieve_crops(self._retrieve, shown, results, self.recognition, propose)
         return [
-            replace(result, crop=_within(query.image, result.crop)) if result.crop and query is not part else result
-            for query, part, result in zip(queries, shown, found, strict=True)
+            replace(
+                result,
+                crop=_within(query.image, result.crop) if query.image is not part.image else result.crop,
+                text=whole.text,
+            )
+            if result.crop
+            else result
+            for query, part, whole, result in zip(queries, shown, results, found, strict=True)
         ]
 
     def _proposed(self, query: Query, crops: Sequence[Crop]) -> Sequence[float]:
         assert self.propose is not None
         with self.models.batch(), self._pin(), nothing_left_behind(self.device):
             return self.propose(query, crops)
+
+    def _read(self, images: Sequence[Image.Image]) -> list[list[TextLine]]:
+        assert self.read is not None
+        with self.models.batch():
+            return self.read(images)
 
     def _retrieve(
         self, queries: Sequence[Query], steps: int | None, free: Callable[[], object] = bool

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from retriever.asking import EntityIndex
+from retriever.asking import EntityIndex, TextIndex
 from retriever.crops import Propose
+from retriever.fusion import WORDS
 from retriever.protocols import DualEncoder, EncodeParts, Finish, JoinedEncoder
 from retriever.types import Candidate, Crop, Query
 
@@ -35,7 +36,8 @@ class EntitySearch:
     def start(self, queries: Sequence[Query]) -> Finish:
         """Encodes the images; the returned function searches for the nearest entities by `sim_c`, best first.
 
-        With `second_network`, the index is also searched with what that one sees.
+        With `second_network`, the index is also searched with what that one sees. A query that has `text` is searched
+        by its words, too, and `WORDS` times their similarity is added to the score.
         A query gets fewer than `k` candidates if the index has fewer entities that are not excluded.
 
         Raises:
@@ -55,7 +57,7 @@ class EntitySearch:
                 {row: sim for row, sim in zip(*pair, strict=True) if row >= 0}
                 for pair in zip(rows.tolist(), scores.tolist(), strict=True)
             ]
-            found = []
+            found: list[list[Candidate]] = []
             for number, (own, k, left_out) in enumerate(zip(lists[: len(queries)], wanted, excluded, strict=True)):
                 second = lists[len(queries) + number] if appended else {}
                 lowest = min(second.values(), default=None)
@@ -65,9 +67,27 @@ class EntitySearch:
                     if row not in left_out
                 ]
                 found.append(kept[:k])
+            for number, query in enumerate(queries):
+                if query.text and isinstance(self.index, TextIndex):
+                    found[number] = self._by_words(self.index, query, vectors[number], found[number], wanted[number])
             return found
 
         return finish
+
+    def _by_words(
+        self, index: TextIndex, query: Query, vector: Tensor, candidates: list[Candidate], k: int
+    ) -> list[Candidate]:
+        """Returns the best candidates by image and words together: those of the image, and those of the words."""
+        text, excluded = "\n".join(line.text for line in query.text), set(query.options.exclude)
+        similar = index.similar_text(text, k + len(excluded), [candidate.row for candidate in candidates])
+        new = sorted(similar.keys() - excluded - {candidate.row for candidate in candidates})
+        lowest = min((one.sim_p for one in candidates if one.sim_p is not None), default=None)
+        scores = zip(new, index.scores_of(vector, new), strict=True)
+        every = [*candidates, *(Candidate(row, sim_c, score=sim_c, sim_p=lowest) for row, sim_c in scores)]
+        for candidate in every:
+            candidate.sim_w = similar.get(candidate.row)
+            candidate.score += WORDS * (candidate.sim_w or 0.0)
+        return sorted(every, key=lambda candidate: -candidate.score)[:k]
 
 
 def _last(vectors: Tensor, values: int) -> Tensor:

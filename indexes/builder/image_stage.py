@@ -154,9 +154,7 @@ def _resume(path: Path, lines: GrowingLines, files: Mapping[str, GrowingRows]) -
         file.cut(counts[name])
 
 
-def read_images(
-    entity: Entity, source: ImageSource, use: ImageUse, load: Callable[[str], Image.Image]
-) -> EntityImages:
+def read_images(entity: Entity, source: ImageSource, use: ImageUse, load: Callable[[str], Image.Image]) -> EntityImages:
     """Returns the used images of an entity, each decoded once by `load`."""
     if not any(main_candidates(entity)):
         return EntityImages()

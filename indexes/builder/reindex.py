@@ -9,8 +9,8 @@ import numpy as np
 
 from indexes.builder.claim import claim, publish
 from indexes.builder.column_stage import write_column
-from indexes.builder.stages import BuildRun
 from indexes.builder.report import read_report
+from indexes.builder.stages import BuildRun
 from indexes.image_source import ImageSource
 from indexes.lines import Articles
 from indexes.store.columns import all_files, columns
@@ -92,10 +92,12 @@ def change_columns(out: Path, workers: Workers, batch: int, source: ImageSource 
     changed_files = {file for name in (*names, *gone) for file in columns()[name].files}
     files = {name: file for name, file in manifest.files.items() if name not in changed_files}
     report = read_report(out)
-    for name in filter(None, (columns()[name].report for name in names)):
-        report |= name(parts)
+    for report_on in filter(None, (columns()[name].report for name in names)):
+        report |= report_on(parts)
     write_json(parts / REPORT, report)
-    files |= {name: describe_file(parts / name) for name in (REPORT, *sorted(changed_files)) if (parts / name).is_file()}
+    files |= {
+        name: describe_file(parts / name) for name in (REPORT, *sorted(changed_files)) if (parts / name).is_file()
+    }
     changed = {
         "format_version": FORMAT_VERSION,
         "inputs": inputs,

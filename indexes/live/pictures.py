@@ -28,7 +28,9 @@ def with_staying(encoded: Encoded, column: Column, article: Article, index: Live
     old = None if row is None else index.column(column.name, row)
     if old is None or row is None:
         return encoded
-    stays = {picture_part(image.url) for image in article.entity.images if article.stay or image.url.startswith(LABELED)}
+    stays = {
+        picture_part(image.url) for image in article.entity.images if article.stay or image.url.startswith(LABELED)
+    }
     if article.kept or (article.image is None and index.main_is_labeled(row)):
         stays.add(MAIN)
     kept = np.isin(old.parts, sorted(stays - set(encoded.parts.tolist())))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,22 +13,13 @@ from PIL import Image
 
 from indexes.store.columns import MAIN, SPREAD, Column, Encoded, Stored, TextSearch, picture_part
 from indexes.store.word_search import FILES, WordSearch, write_words
+from retriever.protocols import TextReader
 from retriever.types import Entity, IntArray, TextLine
 
 WIDTH = 32
 """Bytes of text per row."""
 _LONGEST = 2000
 """Characters of text that are kept of an image."""
-
-
-class TextReader(Protocol):
-    """The column's model, which is also what reads queries."""
-
-    dimension: int
-    fingerprint: str
-
-    def read(self, images: Sequence[Image.Image]) -> list[list[TextLine]]:
-        """Returns the lines of text in each image, from top to bottom."""
 
 
 def _encode(reader: TextReader, items: Sequence[Stored]) -> list[Encoded]:
@@ -115,12 +107,29 @@ def _report(folder: Path) -> dict[str, Any]:
     return {"image_text": {"images": len(keys), "entities": len(np.unique(keys // SPREAD))}}
 
 
-def _open(profile: Any) -> TextReader | None:
-    if not profile.search.words:
-        return None
-    from indexes.store.text_reader import open_reader
+class ReaderModel:
+    """The column's model: a reader that is loaded when it is first used."""
 
-    return open_reader(profile)
+    dimension = WIDTH
+
+    @cached_property
+    def _reader(self) -> TextReader:
+        from retriever.models.ocr import OCR  # loads its networks
+
+        return OCR.load()
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of weights and settings."""
+        return self._reader.fingerprint
+
+    def read(self, images: Sequence[Image.Image]) -> list[list[TextLine]]:
+        """Returns the lines of text in each image, from top to bottom."""
+        return self._reader.read(images)
+
+
+def _open(profile: Any) -> ReaderModel | None:
+    return ReaderModel() if profile.search.words else None
 
 
 IMAGE_TEXT = Column(

@@ -1,7 +1,7 @@
 """Finds entities by the words that stand on their images and in their names: cosine of tf-idf over character n-grams.
 
-An inverted list says in which documents a gram occurs. A document is the text of one image, or one name; an entity is as
-similar as the most similar of its own.
+An inverted list says in which documents a gram occurs. A document is the text of one image, or one name; an entity is
+as similar as the most similar of its own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Postings(NamedTuple):
     def ordered(self) -> Self:
         """Returns them by grams; documents of a gram keep their order."""
         order = np.argsort(self.grams, kind="stable")
-        return type(self)(*(part[order] for part in self))
+        return type(self)(self.grams[order], self.documents[order], self.counts[order])
 
     def by_gram(self) -> tuple[GramArray, IntArray, NDArray[Any]]:
         """Returns the distinct grams, where the postings of each begin, and the postings."""
@@ -123,15 +123,15 @@ def _put_aside(folder: Path, postings: _Postings, parts: int) -> None:
     bounds = np.array([(part << 64) // parts for part in range(1, parts)], np.uint64)
     places = np.searchsorted(postings.grams, bounds).tolist()
     for part, (first, last) in enumerate(pairwise([0, *places, len(postings.grams)])):
-        for name, values in zip(_Postings._fields, postings, strict=True):
+        for name, values in postings._asdict().items():
             with (folder / f"{part}.{name}").open("ab") as file:
-                file.write(np.ascontiguousarray(values[first:last]).data)
+                file.write(values[first:last].tobytes())
 
 
 def _taken(folder: Path, part: int) -> _Postings:
-    types = (np.uint64, np.int32, np.uint8)
-    names = zip(_Postings._fields, types, strict=True)
-    return _Postings(*(np.fromfile(folder / f"{part}.{name}", dtype) for name, dtype in names)).ordered()
+    found = np.fromfile(folder / f"{part}.grams", np.uint64)
+    documents = np.fromfile(folder / f"{part}.documents", np.int32)
+    return _Postings(found, documents, np.fromfile(folder / f"{part}.counts", np.uint8)).ordered()
 
 
 class WordSearch:

@@ -1,0 +1,76 @@
+"""Reads what stands on images that the steps are not sure of, and searches them again by these words, too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from retriever.asking import EntityIndex, TextIndex
+from retriever.crops import Retrieve
+from retriever.protocols import ReadText
+from retriever.recognition import Recognition, is_declined
+from retriever.types import Query, RetrievalResult
+
+SURE = 0.9
+"""From this probability on, words would not change what an image is recognized as."""
+
+
+def retrieve_read(
+    retrieve: Retrieve,
+    read: ReadText,
+    index: EntityIndex,
+    queries: Sequence[Query],
+    shown: Sequence[Query],
+    results: Sequence[RetrievalResult],
+    recognition: Recognition,
+) -> tuple[list[Query], list[RetrievalResult]]:
+    """Returns the queries with the text on their images, if it was read, and their results with it.
+
+    An image is read if it is not recognized surely, and what looks like it has text on its images: only then can words
+    change the verdict.
+
+    Args:
+        retrieve: Runs the steps.
+        read: Reads the text in images.
+        index: The index.
+        queries: The queries.
+        shown: These as the steps get them, without borders.
+        results: Their results by the images alone.
+        recognition: What `recognized` was estimated with.
+    """
+    found, texts = list(results), list(shown)
+    if not isinstance(index, TextIndex):
+        return texts, found
+    unsure = [
+        number
+        for number, result in enumerate(results)
+        if result.recognized is not None
+        and result.recognized < SURE
+        and any(index.has_text(candidate.row) for candidate in result.candidates)
+    ]
+    if not unsure:
+        return texts, found
+    started = time.perf_counter()
+    for number, lines in zip(unsure, read([queries[number].image for number in unsure]), strict=True):
+        texts[number] = replace(texts[number], text=tuple(lines))
+        found[number] = replace(found[number], text=tuple(lines))
+    spent = {"read": (time.perf_counter() - started) * 1000}
+    written = [number for number in unsure if texts[number].text]
+    again = retrieve([texts[number] for number in written], None) if written else []
+    for number, result in zip(written, again, strict=True):
+        by_text = _is_by_text(results[number], result, recognition.threshold)
+        found[number] = replace(result, text=texts[number].text, by_text=by_text)
+    timings = again[0].timings_ms if again else {}
+    return texts, [replace(result, timings_ms=_sum(result.timings_ms, timings) | spent) for result in found]
+
+
+def _is_by_text(before: RetrievalResult, after: RetrievalResult, threshold: float) -> bool:
+    """Returns whether an entity is recognized that was not without the words."""
+    if is_declined(after.recognized, threshold) or not after.candidates:
+        return False
+    return is_declined(before.recognized, threshold) or before.candidates[0].row != after.candidates[0].row
+
+
+def _sum(first: dict[str, float], second: dict[str, float]) -> dict[str, float]:
+    return {step: ms + second.get(step, 0.0) for step, ms in first.items()}
