@@ -72,8 +72,7 @@ def own_recognition(profile: Profile, folder: Path, index: Index, key: str) -> R
     if outdated := outdated_recognition(folder, index):
         logger.warning("%s: %s %s", folder / RECOGNITION, outdated, profile.options)
     crop_threshold = found.get("crop_threshold") if profile.search.crops else None  # older files have none
-    of_words = {name: getattr(profile.recognition, name) for name in OF_WORDS}
-    signs = Signs(**{**found["weights"], **of_words})
+    signs = Signs(**{**found["weights"], OF_WORDS: getattr(profile.recognition, OF_WORDS)})
     return Recognition(found["bias"], signs, profile.recognition.threshold, crop_threshold)
 
 

@@ -80,8 +80,8 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
         "changes": index.changes if isinstance(index, FollowingIndex) else 0,
         "threshold": AT,
         "shares": [DECLINED, KEPT, LEAST],
-        # Of a file without them, the signs it lacks have no weight; those of words are the profile's.
-        "signs": [name for name in SIGNS if name not in OF_WORDS],
+        # Of a file without them, the signs it lacks have no weight; that of words has the profile's.
+        "signs": [name for name in SIGNS if name != OF_WORDS],
     }
     if made_for.items() <= (read_recognition(folder) or {}).items():
         return
@@ -111,7 +111,7 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
         "sampled": len(shown),
         "bias": recognition.bias,
         "crop_threshold": recognition.crop_threshold,
-        "weights": {name: value for name, value in asdict(recognition.weights).items() if name not in OF_WORDS},
+        "weights": {name: value for name, value in asdict(recognition.weights).items() if name != OF_WORDS},
         "curve": [one._asdict() for one in curve],
     }
     write_recognition(folder, found)

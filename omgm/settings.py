@@ -133,8 +133,7 @@ class RecognitionSettings(_Table):
         lead_p: Coefficient of its lead over the others by the second network of step 1's encoder alone.
         lead_a: Coefficient of its lead in how well its image agrees with the query's.
         distance: Coefficient of its distance from the others' mean fused score, in standard deviations.
-        sim_w: With `search.words`, coefficient of the similarity of the words on it to those on the query image.
-        lead_w: Coefficient of its lead over the others in this.
+        lead_w: Coefficient of its lead in how similar the words on it are to those on the query's, if these were read.
     """
 
     fitted_to: str = ""
@@ -149,7 +148,6 @@ class RecognitionSettings(_Table):
     lead_p: float = 0
     lead_a: float = 0
     distance: float = 0
-    sim_w: float = 0
     lead_w: float = 0
 
 

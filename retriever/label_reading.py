@@ -10,6 +10,7 @@ from retriever.asking import EntityIndex, TextIndex
 from retriever.crops import Retrieve
 from retriever.protocols import ReadText
 from retriever.recognition import Recognition, is_declined
+from retriever.texts import joined
 from retriever.types import Query, RetrievalResult
 
 SURE = 0.9
@@ -56,7 +57,7 @@ def retrieve_read(
         texts[number] = replace(texts[number], text=tuple(lines))
         found[number] = replace(found[number], text=tuple(lines))
     spent = {"read": (time.perf_counter() - started) * 1000}
-    written = [number for number in unsure if texts[number].text]
+    written = [number for number in unsure if joined(texts[number].text)]
     again = retrieve([texts[number] for number in written], None) if written else []
     for number, result in zip(written, again, strict=True):
         by_text = _is_by_text(results[number], result, recognition.threshold)

@@ -37,8 +37,7 @@ class Signs:
             about as little with its twin there as with others.
         distance: Its fused score minus the mean of the others, in their standard deviations, at most 20; not of fewer
             than `FEW`.
-        sim_w: Its `sim_w`, or 0 if the words on the image were not read.
-        lead_w: The same minus the highest of the others.
+        lead_w: Its `sim_w` minus the highest of the others; 0 if the words on the image were not read.
     """
 
     sim_c: float = 0.0
@@ -48,12 +47,11 @@ class Signs:
     lead_p: float = 0.0
     lead_a: float = 0.0
     distance: float = 0.0
-    sim_w: float = 0.0
     lead_w: float = 0.0
 
 
-OF_WORDS = ("sim_w", "lead_w")
-"""Signs that are 0 unless words were read, and are therefore fitted apart from the others."""
+OF_WORDS = "lead_w"
+"""The sign that is 0 unless words were read, and is therefore fitted apart from the others."""
 COMMON = Signs(lead_c=0.05, lead=0.05, lead_a=0.05, distance=4.0)
 """Values that are as common among right candidates as among wrong ones: they stand for signs without scores."""
 
@@ -76,7 +74,6 @@ def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
         lead_p=best.sim_p - max(second) if best.sim_p is not None and second else COMMON.lead_p,
         lead_a=_lead(best.alignment, max(third)) if best.alignment is not None and third else COMMON.lead_a,
         distance=min(20.0, (best.score - statistics.fmean(fused)) / spread) if spread else COMMON.distance,
-        sim_w=best.sim_w or 0.0,
         lead_w=(best.sim_w or 0.0) - max((candidate.sim_w or 0.0 for candidate in others), default=0.0),
     )
 

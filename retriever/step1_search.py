@@ -11,6 +11,7 @@ from retriever.asking import EntityIndex, TextIndex
 from retriever.crops import Propose
 from retriever.fusion import WORDS
 from retriever.protocols import DualEncoder, EncodeParts, Finish, JoinedEncoder
+from retriever.texts import joined
 from retriever.types import Candidate, Crop, Query
 
 
@@ -78,7 +79,7 @@ class EntitySearch:
         self, index: TextIndex, query: Query, vector: Tensor, candidates: list[Candidate], k: int
     ) -> list[Candidate]:
         """Returns the best candidates by image and words together: those of the image, and those of the words."""
-        text, excluded = "\n".join(line.text for line in query.text), set(query.options.exclude)
+        text, excluded = joined(query.text), set(query.options.exclude)
         similar = index.similar_text(text, k + len(excluded), [candidate.row for candidate in candidates])
         new = sorted(similar.keys() - excluded - {candidate.row for candidate in candidates})
         lowest = min((one.sim_p for one in candidates if one.sim_p is not None), default=None)

@@ -14,6 +14,7 @@ from PIL import Image
 from indexes.store.columns import MAIN, SPREAD, Column, Encoded, Stored, TextSearch, picture_part
 from indexes.store.word_search import FILES, WordSearch, write_words
 from retriever.protocols import TextReader
+from retriever.texts import joined
 from retriever.types import Entity, IntArray, TextLine
 
 WIDTH = 32
@@ -27,7 +28,7 @@ def _encode(reader: TextReader, items: Sequence[Stored]) -> list[Encoded]:
     read = reader.read([image for *_, image in parts]) if parts else []
     texts: list[dict[int, str]] = [{} for _ in items]
     for (number, part, _), lines in zip(parts, read, strict=True):
-        texts[number][part] = "\n".join(line.text for line in lines)[:_LONGEST]
+        texts[number][part] = joined(lines)[:_LONGEST]
     return [encode_texts(own) for own in texts]
 
 

@@ -147,7 +147,7 @@ def _calibrate(args: argparse.Namespace) -> None:
         "recognition.threshold": recognition.threshold,
         "recognition.crop_threshold": max(CROP, recognition.threshold),
         "recognition.bias": recognition.bias,
-        **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items() if name not in OF_WORDS},
+        **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items() if name != OF_WORDS},
     }
     args.out.mkdir(parents=True, exist_ok=True)
     written = write_profile(args.out, args.profile, parse_overrides(args.overrides) | found)
