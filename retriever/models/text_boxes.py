@@ -95,8 +95,7 @@ def _regions(mask: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
 
     Runs in neighboring rows that touch, at least at a corner, are in one region; regions are numbered from 0.
     """
-    height, width = mask.shape
-    stride = width + 1  # a gap between rows
+    stride = mask.shape[1] + 1  # a gap between rows
     edges = np.flatnonzero(np.diff(np.pad(mask, ((0, 0), (0, 1))).ravel().astype(np.int8), prepend=0, append=0))
     starts, ends = edges[::2], edges[1::2]
     # Of the runs in the next row, those that touch a run are neighbors in the list, too.
