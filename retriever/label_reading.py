@@ -25,8 +25,8 @@ def retrieve_read(
     shown: Sequence[Query],
     results: Sequence[RetrievalResult],
     recognition: Recognition,
-) -> tuple[list[Query], list[RetrievalResult]]:
-    """Returns the queries with the text on their images, if it was read, and their results with it.
+) -> list[RetrievalResult]:
+    """Reads the text on images, searches them again by it, and returns the results, with the text.
 
     An image is read if it is not recognized surely, and what looks like it has text on its images: only then can words
     change the verdict.
@@ -40,9 +40,8 @@ def retrieve_read(
         results: Their results by the images alone.
         recognition: What `recognized` was estimated with.
     """
-    found, texts = list(results), list(shown)
     if not isinstance(index, TextIndex):
-        return texts, found
+        return list(results)
     unsure = [
         number
         for number, result in enumerate(results)
@@ -51,19 +50,20 @@ def retrieve_read(
         and any(index.has_text(candidate.row) for candidate in result.candidates)
     ]
     if not unsure:
-        return texts, found
+        return list(results)
     started = time.perf_counter()
-    for number, lines in zip(unsure, read([queries[number].image for number in unsure]), strict=True):
-        texts[number] = replace(texts[number], text=tuple(lines))
-        found[number] = replace(found[number], text=tuple(lines))
+    lines = read([queries[number].image for number in unsure])
     spent = {"read": (time.perf_counter() - started) * 1000}
-    written = [number for number in unsure if joined(texts[number].text)]
-    again = retrieve([texts[number] for number in written], None) if written else []
-    for number, result in zip(written, again, strict=True):
-        by_text = _is_by_text(results[number], result, recognition.threshold)
-        found[number] = replace(result, text=texts[number].text, by_text=by_text)
+    texts = {number: tuple(own) if joined(own) else () for number, own in zip(unsure, lines, strict=True)}
+    found = [replace(result, text=texts.get(number)) for number, result in enumerate(results)]
+    written = [number for number in unsure if texts[number]]
+    again = retrieve([replace(shown[number], text=texts[number]) for number in written], None) if written else []
+    for number, after in zip(written, again, strict=True):
+        by_text = _is_by_text(results[number], after, recognition.threshold)
+        found[number] = replace(after, text=texts[number], by_text=by_text)
     timings = again[0].timings_ms if again else {}
-    return texts, [replace(result, timings_ms=_sum(result.timings_ms, timings) | spent) for result in found]
+    pairs = zip(results, found, strict=True)
+    return [replace(after, timings_ms=_sum(before.timings_ms, timings) | spent) for before, after in pairs]
 
 
 def _is_by_text(before: RetrievalResult, after: RetrievalResult, threshold: float) -> bool:

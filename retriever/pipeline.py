@@ -125,7 +125,7 @@ class Retriever(Generic[IndexT]):
             return results
         if self.read is not None:
             about = queries, shown, results, self.recognition
-            shown, results = retrieve_read(self._retrieve, self._read, self.index, *about)
+            results = retrieve_read(self._retrieve, self._read, self.index, *about)
         propose = self._proposed if self.propose else None
         found = retrieve_crops(self._retrieve, shown, results, self.recognition, propose)
         return [

@@ -259,6 +259,7 @@ def _write_column(base: Index, sources: Sequence[Source], name: str, out: Path) 
             encoded = [old.of(one) if isinstance(one, int) else one.columns.get(name, nothing) for one in part]
             files.append(rows, encoded)
         count = files.finish()
+        files.forget()
     if column.finish is not None:
         column.finish(out, Articles(out / "entities.jsonl"))
     return count

@@ -23,6 +23,7 @@ from indexes.store.layout import REBUILD
 from indexes.store.manifest import ALL_FILES, Manifest
 from indexes.store.row_file import RowFile, read_spans
 from retriever.entry_points import declared
+from retriever.files import write_whole
 from retriever.types import Entity, IntArray
 
 GROUP = "omgm.columns"
@@ -173,6 +174,7 @@ class ColumnFiles:
         values, parts, *_ = column.files
         self._values = GrowingRows(folder / values, (width,), np.dtype(column.dtype))
         self._keys = GrowingRows(folder / parts, (), np.dtype(np.int64))
+        self._note = folder / f"{parts}.done"  # entities and rows; the last entities may have none
 
     def resume(self, batch: int) -> int:
         """Drops what a killed run may have left incomplete, and returns the first row that is left to append.
@@ -181,7 +183,8 @@ class ColumnFiles:
             batch: Entities that are appended at a time.
         """
         keys = self._keys.read()[: self._values.count]
-        done = int(keys[-1]) // SPREAD // batch * batch if len(keys) else 0  # the last batch may be incomplete
+        entities, rows = map(int, self._note.read_text().split()) if self._note.exists() else (0, 0)
+        done = entities // batch * batch if rows <= len(keys) else 0  # unless a file is missing
         count = int(np.searchsorted(keys, done * SPREAD))
         self._values.cut(count)
         self._keys.cut(count)
@@ -192,12 +195,17 @@ class ColumnFiles:
         self._values.append(np.concatenate([entity.values for entity in encoded]))
         keys = [row * SPREAD + entity.parts for row, entity in zip(rows, encoded, strict=True)]
         self._keys.append(np.concatenate(keys))
+        write_whole(self._note, f"{rows[-1] + 1} {self._keys.count}".encode())
 
     def finish(self) -> int:
         """Completes the files, and returns the number of rows."""
         self._values.finish()
         self._keys.finish()
         return self._keys.count
+
+    def forget(self) -> None:
+        """Removes the note of how far the files are, which only a build that may be killed later needs."""
+        self._note.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         """Returns itself, to be closed at the end of the block."""
