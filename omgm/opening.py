@@ -19,16 +19,7 @@ from omgm.own_recognition import own_recognition
 from omgm.settings import Profile
 from retriever.image_cache import ImageCache
 from retriever.pipeline import Retriever
-from retriever.protocols import (
-    Align,
-    DualEncoder,
-    FusionEncoder,
-    LocalEncoder,
-    Step,
-    TextReader,
-    TextReranker,
-    VectorReranker,
-)
+from retriever.protocols import Align, DualEncoder, FusionEncoder, LocalEncoder, TextReranker, VectorReranker
 from retriever.recognition import SIGNS, Recognition, Signs
 from retriever.step1_search import EntitySearch, part_scores
 from retriever.step2_rerank import FusionRerank
@@ -114,7 +105,8 @@ def open_retriever(
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     reranker = reranker or _build_reranker(profile, folder)
     columns: dict[str, ColumnModel] = {"sections": reranker.encoder} if isinstance(reranker, VectorReranker) else {}
-    columns |= _text_readers(profile, folder)
+    if profile.search.words:
+        columns |= _text_reader(profile, folder)
     options = index_options(profile, encoder, fusion, columns)
     opened = index or (FollowingIndex.open if live else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
@@ -125,8 +117,12 @@ def open_retriever(
     encode_parts = encoder.encode_parts if isinstance(encoder, LocalEncoder) else None
     propose = None if encode_parts is None else part_scores(encode_parts, opened)
     trim = profile.search.trim_borders
-    read = next((model.read for model in columns.values() if isinstance(model, TextReader)), None)
-    return Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose, read=read)
+    retriever = Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
+    column = text_column(opened.manifest)
+    if column is not None and column.search is not None and column.name in columns:
+        labels = column.search(opened, columns[column.name])
+        found[0].by_text, retriever.refine = labels.add, labels.refine
+    return retriever
 
 
 def warn_of_pair(profile: Profile) -> None:
@@ -148,14 +144,14 @@ def warn_of_pair(profile: Profile) -> None:
 
 def search_steps(
     profile: Profile, index: Index, encoder: DualEncoder, fusion: FusionEncoder, recognition: Recognition | None
-) -> list[Step]:
+) -> tuple[EntitySearch, FusionRerank]:
     """Returns the steps that find entities, with a profile's settings and the signs that `recognition` weighs."""
     weights = Signs() if recognition is None else recognition.weights
     first = EntitySearch(encoder, index, profile.search.k, second_network=weights.lead_p != 0)
     second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode)
     if recognition is not None and weights.lead_a:
         second.align, second.is_undecided = _align(encoder), recognition.is_undecided
-    return [first, second]
+    return first, second
 
 
 def all_signs(retriever: Retriever[Index], encoder: DualEncoder) -> None:
@@ -184,10 +180,8 @@ def _build_reranker(profile: Profile, folder: Path) -> TextReranker:
     return parts.build_text_reranker(profile, "bm25")
 
 
-def _text_readers(profile: Profile, folder: Path) -> dict[str, ColumnModel]:
-    """Returns what reads the text on images, by the column of the index that has it; none if nothing is to be read."""
-    if not profile.search.words:
-        return {}
+def _text_reader(profile: Profile, folder: Path) -> dict[str, ColumnModel]:
+    """Returns what reads the text on images, by the name of the column; none for an index without one."""
     column = text_column(read_manifest(current_files(folder)))
     if column is not None:
         return parts.build_columns(profile, [column.name])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -57,20 +57,6 @@ class EntityIndex(TokenIndex, Protocol):
 
     def image_path(self, row: int) -> Path | None:
         """Returns the path of the thumbnail of the entity's main image, or `None` without an image or such a row."""
-
-
-@runtime_checkable
-class TextIndex(Protocol):
-    """An optional extension of an index that knows what is written on images of entities."""
-
-    def has_text(self, row: int) -> bool:
-        """Returns whether text was read on an image of an entity."""
-
-    def similar_text(self, text: str, k: int, rows: Iterable[int] = ()) -> dict[int, float]:
-        """Returns how similar the texts and names of the `k` most similar entities, and of those at `rows`, are."""
-
-    def scores_of(self, vector: Tensor, rows: Sequence[int]) -> list[float]:
-        """Returns the scores that `EntityIndex.search` gives entities."""
 
 
 class QueryRetriever(Protocol):

@@ -15,15 +15,18 @@ from PIL import Image
 
 from retriever.asking import EntityIndex
 from retriever.borders import edges_of, without_border
-from retriever.crops import Propose, retrieve_crops
+from retriever.crops import Propose, Retrieve, retrieve_crops
 from retriever.images import load_image
-from retriever.label_reading import retrieve_read
-from retriever.protocols import Finish, ReadText, Step
+from retriever.protocols import Finish, Step
 from retriever.recognition import PLAIN, Recognition, contrast, is_declined
 from retriever.streams import Turns, free_threads, nothing_left_behind, own_stream, side_by_side
-from retriever.types import Candidate, Crop, Query, RetrievalResult, TextLine
+from retriever.types import Candidate, Crop, Query, RetrievalResult
 
 IndexT = TypeVar("IndexT", bound=EntityIndex)
+Refine = Callable[
+    [Retrieve, Sequence[Query], Sequence[Query], Sequence[RetrievalResult], Recognition], list[RetrievalResult]
+]
+"""Returns better results where it has any, given the queries, and these without borders."""
 _Stage = tuple[Step, Callable[[], AbstractContextManager[object]]]
 
 
@@ -50,7 +53,7 @@ class Retriever(Generic[IndexT]):
         splits: Whether a batch may be split across cores; not if a step knows its batch in advance.
         device: Where the steps' models are.
         propose: Says which parts of an image to search if it is not recognized (`retriever.crops`).
-        read: Reads the text on images that are not surely recognized (`retriever.label_reading`).
+        refine: Improves results before parts of images are searched (`retriever.label_reading`).
 
     Attributes:
         models: Any other code that runs the models must do so in `with retriever.models`; no batch is in a step
@@ -71,10 +74,10 @@ class Retriever(Generic[IndexT]):
         splits: bool = True,
         device: torch.device | str = "cpu",
         propose: Propose | None = None,
-        read: ReadText | None = None,
+        refine: Refine | None = None,
     ) -> None:
         self.index = index
-        self.read = read
+        self.refine = refine
         self.propose = propose
         self.trim_borders = trim_borders
         self.recognition = recognition
@@ -123,9 +126,8 @@ class Retriever(Generic[IndexT]):
         results = self._retrieve(shown, steps, free)
         if steps is not None or self.recognition is None:
             return results
-        if self.read is not None:
-            about = queries, shown, results, self.recognition
-            results = retrieve_read(self._retrieve, self._read, self.index, *about)
+        if self.refine is not None:
+            results = self.refine(self._retrieve, queries, shown, results, self.recognition)
         propose = self._proposed if self.propose else None
         found = retrieve_crops(self._retrieve, shown, results, self.recognition, propose)
         return [
@@ -143,11 +145,6 @@ class Retriever(Generic[IndexT]):
         assert self.propose is not None
         with self.models.batch(), self._pin(), nothing_left_behind(self.device):
             return self.propose(query, crops)
-
-    def _read(self, images: Sequence[Image.Image]) -> list[list[TextLine]]:
-        assert self.read is not None
-        with self.models.batch():
-            return self.read(images)
 
     def _retrieve(
         self, queries: Sequence[Query], steps: int | None, free: Callable[[], object] = bool

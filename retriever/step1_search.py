@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from retriever.asking import EntityIndex, TextIndex
+from retriever.asking import EntityIndex
 from retriever.crops import Propose
-from retriever.fusion import WORDS
 from retriever.protocols import DualEncoder, EncodeParts, Finish, JoinedEncoder
-from retriever.texts import joined
 from retriever.types import Candidate, Crop, Query
+
+AddByText = Callable[[Query, Tensor, Sequence[Candidate], int], list[Candidate]]
+"""Returns so many candidates of a query with text, given its image's vector and the candidates of the image alone."""
 
 
 class EntitySearch:
@@ -24,6 +25,7 @@ class EntitySearch:
         k: Candidates per query, unless the query's options set another number.
         second_network: Whether candidates get `sim_p`, if the encoder joins two networks. It costs a second search of
             the index in the same call, so it is for those who weigh it.
+        by_text: Adds what is found by the text on an image (`retriever.label_reading`).
 
     Raises:
         ValueError: `k` is below 1.
@@ -31,14 +33,22 @@ class EntitySearch:
 
     name = "step1"
 
-    def __init__(self, encoder: DualEncoder, index: EntityIndex, k: int = 20, *, second_network: bool = False) -> None:
+    def __init__(
+        self,
+        encoder: DualEncoder,
+        index: EntityIndex,
+        k: int = 20,
+        *,
+        second_network: bool = False,
+        by_text: AddByText | None = None,
+    ) -> None:
         self.encoder, self.index, self.k, self.second_network = encoder, index, _checked(k), second_network
+        self.by_text = by_text
 
     def start(self, queries: Sequence[Query]) -> Finish:
         """Encodes the images; the returned function searches for the nearest entities by `sim_c`, best first.
 
-        With `second_network`, the index is also searched with what that one sees. A query that has `text` is searched
-        by its words, too, and `WORDS` times their similarity is added to the score.
+        With `second_network`, the index is also searched with what that one sees, and a query that has `text` by that.
         A query gets fewer than `k` candidates if the index has fewer entities that are not excluded.
 
         Raises:
@@ -69,26 +79,11 @@ class EntitySearch:
                 ]
                 found.append(kept[:k])
             for number, query in enumerate(queries):
-                if query.text and isinstance(self.index, TextIndex):
-                    found[number] = self._by_words(self.index, query, vectors[number], found[number], wanted[number])
+                if query.text and self.by_text is not None:
+                    found[number] = self.by_text(query, vectors[number], found[number], wanted[number])
             return found
 
         return finish
-
-    def _by_words(
-        self, index: TextIndex, query: Query, vector: Tensor, candidates: list[Candidate], k: int
-    ) -> list[Candidate]:
-        """Returns the best candidates by image and words together: those of the image, and those of the words."""
-        text, excluded = joined(query.text), set(query.options.exclude)
-        similar = index.similar_text(text, k + len(excluded), [candidate.row for candidate in candidates])
-        new = sorted(similar.keys() - excluded - {candidate.row for candidate in candidates})
-        lowest = min((one.sim_p for one in candidates if one.sim_p is not None), default=None)
-        scores = zip(new, index.scores_of(vector, new), strict=True)
-        every = [*candidates, *(Candidate(row, sim_c, score=sim_c, sim_p=lowest) for row, sim_c in scores)]
-        for candidate in every:
-            candidate.sim_w = similar.get(candidate.row)
-            candidate.score += WORDS * (candidate.sim_w or 0.0)
-        return sorted(every, key=lambda candidate: -candidate.score)[:k]
 
 
 def _last(vectors: Tensor, values: int) -> Tensor:

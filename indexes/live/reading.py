@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -73,14 +73,6 @@ class VersionedIndex(Index):
     def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns scores and rows; see `Index.search`."""
         return self.version.search(vectors, k)
-
-    def similar_text(self, text: str, k: int, rows: Iterable[int] = ()) -> dict[int, float]:
-        """Returns how similar the text on images of entities and their names are; see `Index.similar_text`."""
-        return self.version.similar_text(text, k, rows)
-
-    def _keys_of(self, row: int) -> FloatArray:
-        home, own = self._at(row)
-        return home.change.keys if isinstance(home, Entry) else home._keys_of(own)
 
     def row_of(self, entity_id: str) -> int | None:
         """Returns the row of an entity, or `None` if it is not in the index."""

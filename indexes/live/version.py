@@ -15,7 +15,6 @@ import torch
 
 from indexes.ids import spellings
 from indexes.live.changes import Addition
-from indexes.store.columns import TextSearch, text_column
 from indexes.store.index import Index
 from indexes.store.keys import as_query, load_owners
 from indexes.store.manifest import Counts
@@ -113,29 +112,6 @@ class Version:
         scores = np.concatenate([scores, changed.numpy()], axis=1)
         rows = np.concatenate([rows, np.broadcast_to(owners, (len(rows), len(owners)))], axis=1)
         return best_of_each(scores, rows, k)
-
-    def similar_text(self, text: str, k: int, rows: Iterable[int]) -> dict[int, float]:
-        """Returns how similar entities are to a text; see `Index.similar_text`."""
-        if self._texts is None:
-            return {}
-        changed = {entry.row for entry in self.entries.values()}
-        wanted, gone = list(rows), set(self.removed.values())
-        of_base = [row - self.start for row in wanted if row not in changed]
-        base = self.base.similar_text(text, k + len(gone), of_base)
-        every = {row + self.start: value for row, value in base.items() if row not in gone}
-        every |= self._texts.similar(text, k, [row for row in wanted if row in changed])
-        best = sorted(every, key=lambda row: -every[row])[:k]
-        return {row: every[row] for row in dict.fromkeys([*best, *wanted]) if row in every}
-
-    @cached_property
-    def _texts(self) -> TextSearch | None:
-        column, search = text_column(self.base.manifest), self.base.text_search
-        if column is None or search is None:
-            return None
-        nothing = column.nothing(self.base.columns[column.name].width)
-        entries = sorted(self.entries.values(), key=lambda entry: entry.row)
-        changes = ((entry.row, entry.change) for entry in entries)
-        return search.of((row, one.entity, one.columns.get(column.name, nothing)) for row, one in changes)
 
     @torch.inference_mode()
     def _score_changed(self, vectors: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ and the checks of an index treat all columns alike.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -70,16 +70,6 @@ def picture_part(url: str) -> int:
     return zlib.crc32(url.encode()) % (SPREAD - 1) + 1
 
 
-class TextSearch(Protocol):
-    """Finds entities by a text."""
-
-    def similar(self, text: str, k: int, rows: Iterable[int] = ()) -> dict[int, float]:
-        """Returns the similarity of the `k` entities most similar to a text, and of those at `rows`, by their rows."""
-
-    def of(self, entities: Iterable[tuple[int, Entity, Encoded]]) -> TextSearch:
-        """Returns a search of other entities, given their rows, with what this one learned from its own."""
-
-
 class ColumnModel(Protocol):
     """Computes a column."""
 
@@ -105,7 +95,7 @@ class Column:
         open: Makes the column's model for a profile (`omgm.settings.Profile`), `None` if the profile does without;
             without this function, the model is one of the profile's own.
         finish: Writes what is searched, if anything is, once the folder has all articles and rows.
-        search: Opens what `finish` wrote.
+        search: Makes a `retriever.label_reading.LabelReading` of an index that has the column, with the column's model.
         report: Returns the column's part of a build's report.
     """
 
@@ -116,7 +106,7 @@ class Column:
     files: tuple[str, ...]
     open: Callable[[Any], ColumnModel | None] | None = None
     finish: Callable[[Path, Sequence[Entity]], None] | None = None
-    search: Callable[[Path], TextSearch] | None = None
+    search: Callable[[Any, Any], Any] | None = None
     report: Callable[[Path], dict[str, Any]] | None = None
 
     def nothing(self, width: int = 0) -> Encoded:
@@ -131,7 +121,7 @@ def columns() -> Mapping[str, Column]:
     Raises:
         ValueError: An entry point does not name a `Column`.
     """
-    ours = ("indexes.store.section_vectors:SECTION_VECTORS", "indexes.store.image_text:IMAGE_TEXT")
+    ours = ("indexes.store.section_vectors:SECTION_VECTORS", "indexes.image_text:IMAGE_TEXT")
     return {column.name: column for column in declared(GROUP, Column, ours)}
 
 

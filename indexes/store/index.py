@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -14,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from indexes.store.article_store import ArticleStore, load_array, opened
-from indexes.store.columns import ColumnModel, Encoded, StoredColumn, column_files, columns_of, text_column
+from indexes.store.columns import ColumnModel, Encoded, StoredColumn, column_files, columns_of
 from indexes.store.entity_index import open_search
 from indexes.store.generations import settled_files
 from indexes.store.keys import IMAGE_WEIGHT, as_query, labeled_owners, load_owners
@@ -30,7 +29,7 @@ from indexes.store.manifest import (
 )
 from indexes.store.published import fetch_index, push_index, save_index
 from indexes.store.row_file import RowFile
-from indexes.store.search import BestKeySearch, GpuSearch, StoredVectors
+from indexes.store.search import BestKeySearch, GpuSearch
 from indexes.store.thumbnails import check_thumbnails
 from indexes.store.tokens import HostTokens, Residency, TokenStore
 from retriever.identity import is_hash
@@ -98,8 +97,6 @@ class Index(ArticleStore):
             self._search = BestKeySearch(self._search, manifest.counts.entities, load_owners(folder, manifest))
         tokens, scales = opened(RowFile, folder / "tokens.npy"), opened(RowFile, folder / "token_scales.npy")
         self.columns = {column.name: StoredColumn(column, folder, manifest) for column in columns_of(manifest)}
-        texts = text_column(manifest)
-        self.text_search = None if texts is None or texts.search is None else texts.search(folder)
         self._check_shapes(tokens, scales)
         self.token_store = TokenStore(manifest.inputs.codec, tokens, scales, device)
         logger.info("%s: %s", folder, self.residency)
@@ -296,37 +293,6 @@ class Index(ArticleStore):
     def column(self, name: str, row: int) -> Encoded | None:
         """Returns the rows of an entity in a column; `None` if the index has no such column."""
         return self.columns[name].of(row) if name in self.columns else None
-
-    def has_text(self, row: int) -> bool:
-        """Returns whether text was read on an image of an entity."""
-        texts = text_column(self.manifest)
-        encoded = None if texts is None else self.column(texts.name, row)
-        return encoded is not None and len(encoded.parts) > 0
-
-    def similar_text(self, text: str, k: int, rows: Iterable[int] = ()) -> dict[int, float]:
-        """Returns how similar the text on images of entities and their names are to a text, from 0 to 1, by their rows.
-
-        These are the `k` most similar, best first, and those at `rows`; none if the index has no such column.
-        """
-        return {} if self.text_search is None else self.text_search.similar(text, k, rows)
-
-    def scores_of(self, vector: torch.Tensor, rows: Sequence[int]) -> list[float]:
-        """Returns the scores that `search` gives entities, from the stored vectors; 0 for those without a key."""
-        [query] = as_query(vector[None].float().cpu(), self.manifest.inputs.candidates, self.image_weight).numpy()
-        return [float((keys @ query).max(initial=0)) for keys in map(self._keys_of, rows)]
-
-    def _keys_of(self, row: int) -> FloatArray:
-        stored, owners = self._stored_keys
-        first, last = np.searchsorted(owners, [row, row + 1]) + self.manifest.counts.entities
-        numbers = [row, *range(first, last)]
-        places = np.minimum(np.searchsorted(stored.rows, numbers), len(stored.rows) - 1)
-        places = places[stored.rows[places] == numbers] if len(stored.rows) else places[:0]
-        keys = [stored.read(place, place + 1) for place in places.tolist()]
-        return np.concatenate([np.empty((0, stored.dimension), np.float32), *keys], dtype=np.float32)
-
-    @cached_property
-    def _stored_keys(self) -> tuple[StoredVectors, IntArray]:
-        return StoredVectors(self.folder, self.manifest.search), load_owners(self.folder, self.manifest)
 
     def _check_shapes(self, tokens: RowFile, scales: RowFile) -> None:
         counts = self.manifest.counts

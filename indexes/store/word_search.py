@@ -135,7 +135,7 @@ def _taken(folder: Path, part: int) -> _Postings:
 
 
 class WordSearch:
-    """Finds entities by words (implements `indexes.store.columns.TextSearch`).
+    """Finds entities by words.
 
     Args:
         found: The distinct grams, ascending.

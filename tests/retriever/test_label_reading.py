@@ -10,10 +10,12 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from indexes.store.columns import columns
+from indexes.live.image_text import IndexText
+from indexes.store.columns import columns, text_column
 from indexes.store.index import Index
 from omgm.retriever_messages import read_results, write_results
 from retriever.fusion import WORDS
+from retriever.label_reading import LabelReading
 from retriever.pipeline import Retriever
 from retriever.recognition import Recognition, Signs
 from retriever.step1_search import EntitySearch
@@ -52,7 +54,9 @@ def retriever(index: Index, bias: float = -2.0, weight: float = 8.0) -> tuple[Re
     """Returns step 1 with a recognition that weighs the lead in words alone, and its reader."""
     reader = LabelReader()
     recognition = Recognition(bias, Signs(lead_w=weight), 0.5)
-    return Retriever([EntitySearch(FakeEncoder(), index, 3)], index, recognition, read=reader.read), reader
+    labels = LabelReading(IndexText(index), reader.read)
+    step = EntitySearch(FakeEncoder(), index, 3, by_text=labels.add)
+    return Retriever([step], index, recognition, refine=labels.refine), reader
 
 
 def test_a_thing_is_recognized_by_its_label(index: Index) -> None:
@@ -78,7 +82,7 @@ def test_a_surely_recognized_image_is_not_read(index: Index) -> None:
 
 def test_nothing_is_read_where_what_looks_alike_has_no_text(index: Index) -> None:
     pipeline, reader = retriever(index)
-    rows = tuple(row for row in range(len(index)) if index.has_text(row))
+    rows = tuple(row for row in range(len(index)) if IndexText(index).has_text(row))
     assert len(rows) == 3
     [found] = pipeline.retrieve([Query(label("OAT DRINK"), "", options=Options(exclude=rows))])
     assert reader.images == 0 and found.text is None
@@ -102,7 +106,8 @@ def test_words_that_several_things_share_recognize_none(index: Index) -> None:
 
 
 def test_a_candidate_of_words_alone_has_its_exact_score(index: Index) -> None:
-    step = EntitySearch(FakeEncoder(), index, 1)
+    texts = IndexText(index)
+    step = EntitySearch(FakeEncoder(), index, 1, by_text=LabelReading(texts, LabelReader().read).add)
     query = Query(label("SOUR CREAM 12 %", "blue", "blue"), "", text=(TextLine("SOUR CREAM 12 %", 0.9, (0, 0, 1, 1)),))
     [[found]] = step.start([query])([[]])
     assert index.entity(found.row).title == "Sour Cream" and found.sim_w == pytest.approx(1.0)
@@ -112,13 +117,14 @@ def test_a_candidate_of_words_alone_has_its_exact_score(index: Index) -> None:
     [[other]] = step.start([replace(query, options=Options(exclude=(found.row,)))])([[]])
     assert other.row != found.row
     vector = FakeEncoder().encode_images([query.image])[0]
-    assert index.scores_of(vector, rows[0].tolist()) == pytest.approx(scores[0].tolist())
-    assert index.scores_of(torch.zeros_like(vector), []) == []
+    assert texts.scores_of(vector, rows[0].tolist()) == pytest.approx(scores[0].tolist(), abs=1e-3)
+    assert texts.scores_of(torch.zeros_like(vector), []) == []
 
 
 def test_titles_count_as_words(index: Index) -> None:
     query = Query(label(""), "", text=(TextLine("plain thing", 0.9, (0, 0, 1, 1)),))
-    [found] = EntitySearch(FakeEncoder(), index, 3).start([query])([[]])
+    pipeline, _ = retriever(index)
+    [found] = pipeline.steps[0].start([query])([[]])
     assert index.entity(found[0].row).title == "Plain Thing" and found[0].sim_w == pytest.approx(1.0)
 
 
@@ -144,7 +150,8 @@ def test_an_index_without_the_column_is_searched_as_before(index: Index, tmp_pat
     kb = index.folder.parent / "kb.jsonl"
     models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     old = build_index(kb, kb.parent / "images", tmp_path / "old", **models, candidates="image")
-    pipeline, reader = retriever(old)
-    [found] = pipeline.retrieve([Query(label("OAT DRINK"), "")])
-    assert reader.images == 0 and found.text is None and old.similar_text("OAT DRINK", 3) == {}
-    assert not any(old.has_text(row) for row in range(len(old)))
+    assert text_column(old.manifest) is None and text_column(index.manifest) is columns()["image_text"]
+    query = Query(label("OAT DRINK"), "")
+    [found] = EntitySearch(FakeEncoder(), old, 3).start([query])([[]])
+    [same] = EntitySearch(FakeEncoder(), index, 3).start([query])([[]])
+    assert found == same

@@ -10,10 +10,12 @@ import pytest
 from PIL import Image
 
 from indexes.builder.report import problem_lines, read_report
+from indexes.image_text import IMAGE_TEXT
 from indexes.live.articles import Article, completed
+from indexes.live.image_text import IndexText
 from indexes.live.version import count
 from indexes.store.columns import MAIN
-from indexes.store.image_text import IMAGE_TEXT, decode_texts, encode_texts, texts_of
+from indexes.store.image_text import WIDTH, decode_texts, encode_texts, texts_of
 from indexes.store.index import Index
 from retriever.types import Entity
 from tests.fakes import live
@@ -70,7 +72,7 @@ def texts(index: Index) -> dict[str, list[str]]:
 
 def nearest(index: Index, text: str) -> str:
     """Returns the id of the entity whose text is most similar."""
-    [(row, similarity)] = index.similar_text(text, 1).items()
+    [(row, similarity)] = IndexText(index).similar(text, 1).items()
     assert similarity == pytest.approx(1.0)
     return index.entity(row).id
 
@@ -79,7 +81,7 @@ def test_texts_are_stored_in_rows_of_a_fixed_width() -> None:
     encoded = encode_texts({9: "é" * 40, MAIN: "short", 4: ""})
     assert encoded.values.shape == (4, 32) and encoded.parts.tolist() == [0, 9, 9, 9]  # 5 and 80 bytes, and none
     assert decode_texts(encoded) == {MAIN: "short", 9: "é" * 40}
-    assert decode_texts(IMAGE_TEXT.nothing(32)) == {} and len(encode_texts({}).parts) == 0
+    assert decode_texts(IMAGE_TEXT.nothing(WIDTH)) == {} and len(encode_texts({}).parts) == 0
 
 
 def test_every_searched_image_is_read_once(tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_changes_are_searched_and_compacted_to_what_a_build_writes(tmp_path: Pat
         for name, entity in (("of-a-7.png", "kb/a"), ("new-1/0.png", "kb/new"), ("bb-0/0.png", "kb/bb")):
             assert nearest(index, of(name)) == entity
         for gone in ("of-a-0.png", "of-ccc-0.png"):
-            assert max(index.similar_text(of(gone), 9).values()) < 0.9
+            assert max(IndexText(index).similar(of(gone), 9).values()) < 0.9
 
     check(editor.index)
     check(world.open())  # a reader, from the log
@@ -144,7 +146,9 @@ def test_changes_are_searched_and_compacted_to_what_a_build_writes(tmp_path: Pat
     vector = editor.encoder.encode_images([live.painting(seed_of("of-new-1.png"))])[0]
     scores, rows = editor.index.search(vector[None], 9)
     listed = [one for one in rows[0].tolist() if one >= 0]
-    assert editor.index.scores_of(vector, listed) == pytest.approx(scores[0][: len(listed)].tolist(), abs=1e-3)
+    assert IndexText(editor.index).scores_of(vector, listed) == pytest.approx(
+        scores[0][: len(listed)].tolist(), abs=1e-3
+    )
     assert editor.index.compact() and editor.index.manifest.counts == counted
     check(editor.index)
     editor.close()
