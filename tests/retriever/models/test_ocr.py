@@ -103,8 +103,15 @@ def test_a_large_image() -> None:
     [line] = reader().read([image])[0]
     assert line.text == "Platform 9"
     assert line.box == pytest.approx((2500 / 4000, 2000 / 3000, 3300 / 4000, 2190 / 3000), abs=0.03)
-    small, _ = written("Emergency exit", 24, "navy", Image.new("RGB", (4000, 3000), "#eee"), at=(900, 700))
-    assert texts(small) == [] and [line.text for line in OCR.load(side=1600).read([small])[0]] == ["Emergency exit"]
+
+
+def test_small_print_on_a_large_image() -> None:
+    image = Image.new("RGB", (2000, 1500), "#eee")
+    lines = [f"{number} Emergency exit" for number in range(11, 23)]
+    for row, text in enumerate(lines):
+        ImageDraw.Draw(image).text((100, 100 + 107 * row), text, fill="navy", font=ImageFont.load_default(24))
+    assert texts(image) == lines
+    assert OCR.load(side=320).read([image]) == [[]]
 
 
 def test_modes() -> None:
