@@ -27,6 +27,8 @@ from retriever.wording import gigabytes
 
 logger = logging.getLogger(__name__)
 
+TEXT_READER = "pp-ocr-v6-small"
+"""The base model that reads text in images."""
 TABLE = Path(__file__).with_suffix(".toml")
 
 

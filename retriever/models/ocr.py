@@ -5,23 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
 
-from retriever.base_models import base_model, find_base
+from retriever.base_models import TEXT_READER, base_model, find_base
 from retriever.images import prepare_image
-from retriever.models.text_boxes import TextBox, reading_order, text_boxes
+from retriever.models.text_boxes import CERTAINTY, GROWTH, SMALLEST, THRESHOLD, TextBox, reading_order, text_boxes
 from retriever.types import Crop, FloatArray, TextLine
 
-DEFAULT = "pp-ocr-v6-small"
-"""The base model with the networks."""
 SIDE = 640
 """The longest side, in pixels, of the image in which lines are searched."""
 LEAST_CONFIDENCE = 0.5
 """A line that is read less surely is left out."""
+_SURE = 0.9  # a line that is read so surely is not read in the other direction
 _ENLARGED = 2.0  # at most, so that small print in small images is found
 _MULTIPLE = 32  # of pixels: the detector halves an image five times
 _HEIGHT = 48  # of a line, as the recognizer was trained
@@ -57,17 +57,21 @@ class OCR:
         self.fingerprint = fingerprint
 
     @classmethod
-    def load(cls, name: str = DEFAULT, side: int = SIDE, threads: int = 1) -> OCR:
+    def load(cls, name: str = TEXT_READER, side: int = SIDE, threads: int = 1) -> OCR:
         """Loads a base model.
 
         Raises:
-            ValueError: The name is unknown, the files are not on this machine, or `side` is too small.
+            ValueError: There is no such base model, it does not read text, it is not on this machine, or `side` is too
+                small.
         """
-        files, folder = sorted(find_base(name).files.items()), base_model(name)
-        settings = [side, LEAST_CONFIDENCE, *(pinned.sha256 for _, pinned in files)]
-        detector, recognizer = (folder / file for file, _ in files)
-        fingerprint = hashlib.sha256(" ".join(map(str, settings)).encode()).hexdigest()
-        return cls(detector, recognizer, side, threads, fingerprint)
+        files = sorted(find_base(name).files.items())
+        if len(files) != 2 or not all(file.endswith(".onnx") for file, _ in files):
+            raise ValueError(f"base model {name!r} does not read text in images: use {TEXT_READER}")
+        settings = (side, LEAST_CONFIDENCE, _SURE, _ENLARGED, _UPRIGHT, THRESHOLD, CERTAINTY, GROWTH, SMALLEST)
+        networks = [network.sha256 for _, network in files]
+        fingerprint = hashlib.sha256(" ".join(map(str, [*networks, *settings])).encode()).hexdigest()
+        folder = base_model(name)
+        return cls(folder / files[0][0], folder / files[1][0], side, threads, fingerprint)
 
     def read(self, images: Sequence[Image.Image]) -> list[list[TextLine]]:
         """Returns the lines of text in each image in the order of reading: `retriever.protocols.ReadText`."""
@@ -78,7 +82,7 @@ class OCR:
         extents = [_shares(box, image) for box in boxes]
         lines = []
         for index in reading_order(extents):
-            text, confidence = max(map(self._text, _lines(image, boxes[index])), key=lambda read: read[1])
+            text, confidence = self._best(_lines(image, boxes[index]))
             if text and confidence >= LEAST_CONFIDENCE:
                 lines.append(TextLine(text, confidence, extents[index]))
         return lines
@@ -89,6 +93,14 @@ class OCR:
         resized = image.resize((width, height), Image.Resampling.BILINEAR)
         [[probabilities]] = self._detector(resized)
         return [box.scaled(image.width / width, image.height / height) for box in text_boxes(probabilities)]
+
+    def _best(self, lines: Iterator[Image.Image]) -> tuple[str, float]:
+        best = ("", 0.0)
+        for line in lines:
+            best = max(best, self._text(line), key=itemgetter(1))
+            if best[1] >= _SURE:
+                break
+        return best
 
     def _text(self, line: Image.Image) -> tuple[str, float]:
         """Returns what is written on a line, and how sure its characters are on average."""

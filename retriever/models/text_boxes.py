@@ -7,7 +7,8 @@ A line's rectangle is the smallest one around its core, grown back.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import cos, radians, sin
+from math import cos, hypot, radians, sin
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ ANGLES = np.array(sorted(range(-44, 46), key=abs))
 """Angles in degrees at which a rectangle may stand; of two that fit equally well, the first is taken."""
 
 Ints = NDArray[np.int64]
+Rectangle = tuple[float, float, float, float, float]
+"""The center, the sides, and the angle of the first side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,8 @@ class TextBox:
 
     def scaled(self, x: float, y: float) -> TextBox:
         """Returns the box in an image whose sides are so many times as long."""
-        across = abs(cos(radians(self.angle))) * x + abs(sin(radians(self.angle))) * y
-        down = abs(sin(radians(self.angle))) * x + abs(cos(radians(self.angle))) * y
+        cosine, sine = cos(radians(self.angle)), sin(radians(self.angle))
+        across, down = hypot(cosine * x, sine * y), hypot(sine * x, cosine * y)
         return TextBox(self.x * x, self.y * y, self.width * across, self.height * down, self.angle)
 
     @property
@@ -58,39 +61,46 @@ class TextBox:
 
 def text_boxes(probabilities: FloatArray) -> list[TextBox]:
     """Returns a box per line of text on a map of probabilities [H, W], in the map's pixels."""
-    starts, ends, regions = _regions(probabilities > THRESHOLD)
-    if not len(regions):
+    starts, ends, labels = regions(probabilities > THRESHOLD)
+    if not len(labels):
         return []
     sums = np.concatenate([[0.0], np.cumsum(probabilities, dtype=np.float64)])
-    certainty = np.bincount(regions, sums[ends] - sums[starts]) / np.bincount(regions, ends - starts)
-    rows, width = starts // probabilities.shape[1], probabilities.shape[1]
-    # The corners of each run of pixels stand for all of its points: no rectangle around them leaves out another.
-    across = np.concatenate([starts - rows * width, ends - rows * width] * 2)
-    down = np.concatenate([rows, rows, rows + 1, rows + 1])
-    order = np.argsort(np.tile(regions, 4), kind="stable")
-    first = np.searchsorted(np.tile(regions, 4)[order], np.arange(len(certainty)))
+    certainty = np.bincount(labels, sums[ends] - sums[starts]) / np.bincount(labels, ends - starts)
+    # The first and the last pixel of each run have a region's corners among them.
+    y, x = np.divmod(np.concatenate([starts, ends - 1]), probabilities.shape[1])
+    rectangles = _smallest_rectangles(x, y, np.tile(labels, 2))
+    return [
+        _grown(*rectangle)
+        for rectangle, sure in zip(rectangles, certainty.tolist(), strict=True)
+        if sure >= CERTAINTY and min(rectangle[2:4]) >= SMALLEST
+    ]
+
+
+def _smallest_rectangles(x: NDArray[Any], y: NDArray[Any], labels: Ints) -> list[Rectangle]:
+    """Returns the smallest rectangle around the pixels of each label."""
+    order = np.argsort(labels, kind="stable")
+    x, y = x[order, None] + 0.5, y[order, None] + 0.5
+    first = np.searchsorted(labels[order], np.arange(labels.max() + 1))
     cosines, sines = np.cos(np.radians(ANGLES)), np.sin(np.radians(ANGLES))
-    along = across[order, None] * cosines + down[order, None] * sines
-    aside = down[order, None] * cosines - across[order, None] * sines
+    along, aside = x * cosines + y * sines, y * cosines - x * sines
     left, right = np.minimum.reduceat(along, first), np.maximum.reduceat(along, first)
     top, bottom = np.minimum.reduceat(aside, first), np.maximum.reduceat(aside, first)
-    best = ((right - left) * (bottom - top)).round(6).argmin(1)
-    boxes = []
-    for region in np.flatnonzero(certainty >= CERTAINTY).tolist():
-        angle = best[region]
-        u, v = (left + right)[region, angle] / 2, (top + bottom)[region, angle] / 2
-        sides = (right - left)[region, angle], (bottom - top)[region, angle]
-        if min(sides) < SMALLEST:
-            continue
-        grown = GROWTH * sides[0] * sides[1] / sum(sides)  # on both ends together
-        x, y = u * cosines[angle] - v * sines[angle], u * sines[angle] + v * cosines[angle]
-        boxes.append(
-            TextBox(float(x), float(y), float(sides[0] + grown), float(sides[1] + grown), float(ANGLES[angle]))
-        )
-    return boxes
+    widths, heights = right - left + 1, bottom - top + 1  # from the middle of a pixel to another's, and half of each
+    best = (widths * heights).round(6).argmin(1)[:, None]
+    u, v, width, height = (
+        np.take_along_axis(values, best, 1) for values in ((left + right) / 2, (top + bottom) / 2, widths, heights)
+    )
+    cosine, sine = cosines[best], sines[best]
+    table = np.hstack([u * cosine - v * sine, u * sine + v * cosine, width, height, ANGLES[best]])
+    return [(x, y, width, height, angle) for x, y, width, height, angle in table.tolist()]
 
 
-def _regions(mask: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
+def _grown(x: float, y: float, width: float, height: float, angle: float) -> TextBox:
+    both = GROWTH * width * height / (width + height)  # ends of a side together
+    return TextBox(x, y, width + both, height + both, angle)
+
+
+def regions(mask: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
     """Returns the runs of pixels in the rows of a mask: positions of starts and ends, and the region of each run.
 
     Runs in neighboring rows that touch, at least at a corner, are in one region; regions are numbered from 0.
