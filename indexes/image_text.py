@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from indexes.store import image_text
 from indexes.store.columns import SPREAD, Column, Encoded, Stored
@@ -17,7 +15,7 @@ from indexes.store.image_text import WIDTH, documents_of, encode_texts
 from indexes.store.word_search import FILES, write_words
 from retriever.protocols import TextReader
 from retriever.texts import joined
-from retriever.types import Entity, IntArray, TextLine
+from retriever.types import Entity, IntArray
 
 if TYPE_CHECKING:
     from retriever.label_reading import LabelReading
@@ -65,28 +63,24 @@ def _report(folder: Path) -> dict[str, Any]:
 
 
 class ReaderModel:
-    """The column's model: a reader that is loaded when it is first used."""
+    """The column's model: a reader of text, and the width of what is stored of it.
+
+    Args:
+        reader: The reader.
+    """
 
     dimension = WIDTH
 
-    @cached_property
-    def _reader(self) -> TextReader:
-        from retriever.models.ocr import OCR  # loads its networks
-
-        return OCR.load()
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of weights and settings."""
-        return self._reader.fingerprint
-
-    def read(self, images: Sequence[Image.Image]) -> list[list[TextLine]]:
-        """Returns the lines of text in each image, from top to bottom."""
-        return self._reader.read(images)
+    def __init__(self, reader: TextReader) -> None:
+        self.fingerprint, self.read = reader.fingerprint, reader.read
 
 
 def _open(profile: Any) -> ReaderModel | None:
-    return ReaderModel() if profile.search.words else None
+    if not profile.search.words:
+        return None
+    from retriever.models.ocr import OCR
+
+    return ReaderModel(OCR.load())
 
 
 IMAGE_TEXT = Column(
