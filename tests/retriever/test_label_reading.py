@@ -24,7 +24,7 @@ from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index
 from tests.fakes.text_reader import LabelReader
 
-LABELS = {"Mild Yoghurt": "MILD YOGHURT natural", "Oat Drink": "OAT DRINK barista", "Sour Cream": "SOUR CREAM 12 %"}
+LABELS = {"Mild Yogurt": "MILD YOGURT natural", "Oat Drink": "OAT DRINK barista", "Sour Cream": "SOUR CREAM 12 %"}
 """Things of the same color whose label alone tells them apart; a fourth one has none."""
 
 
