@@ -17,6 +17,7 @@ from indexes.store.manifest import read_manifest
 from omgm import parts
 from omgm.own_recognition import own_recognition
 from omgm.settings import Profile
+from retriever.borders import RULE
 from retriever.image_cache import ImageCache
 from retriever.pipeline import Retriever
 from retriever.protocols import Align, DualEncoder, FusionEncoder, LocalEncoder, Step, TextReranker, VectorReranker
@@ -108,6 +109,7 @@ def open_retriever(
     options = index_options(profile, encoder, fusion, columns)
     opened = index or (FollowingIndex.open if live else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
+    _warn_of_borders(profile, folder, opened)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
     found = search_steps(profile, opened, encoder, fusion, recognition)
     steps = [*found, SectionRerank(reranker, opened, profile.sections.beta)]
@@ -116,6 +118,18 @@ def open_retriever(
     propose = None if encode_parts is None else part_scores(encode_parts, opened)
     trim = profile.search.trim_borders
     return Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
+
+
+def _warn_of_borders(profile: Profile, folder: Path, index: Index) -> None:
+    """Warns if borders are cut off query images, and an index has no keys of its images without them."""
+    inputs, trim = index.manifest.inputs, profile.search.trim_borders
+    if trim and inputs.image_keys > 1 and inputs.borders != RULE:
+        logger.warning(
+            "%s: was built by a version that did not cut borders off its images as it is done with query images, so "
+            "things on a plain ground may be declined; build it again: omgm build-index %s --overwrite",
+            folder,
+            profile.options,
+        )
 
 
 def warn_of_pair(profile: Profile) -> None:
@@ -141,7 +155,8 @@ def search_steps(
     """Returns the steps that find entities, with a profile's settings and the signs that `recognition` weighs."""
     weights = Signs() if recognition is None else recognition.weights
     first = EntitySearch(encoder, index, profile.search.k, second_network=weights.lead_p != 0)
-    second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode)
+    within = index.manifest.inputs.image_use.within
+    second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode, within=within)
     if recognition is not None and weights.lead_a:
         second.align, second.is_undecided = _align(encoder), recognition.is_undecided
     return [first, second]

@@ -150,7 +150,9 @@ class Candidate:
         sections: Its sections, best first once scored.
         sim_p: What the second network of step 1's encoder alone contributes to `sim_c`; of one not among the
             network's own nearest, the lowest of these. `None` without a second network.
-        alignment: How well its only image agrees with the query's where it is laid on it; `None` if not compared.
+        alignment: How well the image by which it scores agrees with the query's where it is laid on it; `None` if not
+            compared.
+        image: The number of that image among those with tokens of their own, its main image first.
     """
 
     row: int
@@ -160,6 +162,7 @@ class Candidate:
     sections: list[ScoredSection] = field(default_factory=list)
     sim_p: float | None = None
     alignment: float | None = None
+    image: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
