@@ -26,7 +26,9 @@ class Index:
         return path if path.is_file() else None
 
 
-def test_the_best_candidates_are_compared_if_they_score_by_their_main_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_best_candidates_are_compared_if_they_score_by_their_main_image(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for row in (0, 1, 4, 5, 6):
         Image.new("RGB", (8 + row, 8), "red").save(tmp_path / f"{row}.png")
     (tmp_path / "3.png").write_bytes(b"no image")
