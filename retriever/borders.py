@@ -25,6 +25,7 @@ TOLERANCE = 16
 _UNIFORM = 0.97  # share of the outermost pixels that must have the border's color
 _SIDE = 256  # longest side, in pixels, of the reduced copy in which the border is detected
 _BLURRED = 1  # pixels of that copy that are cut off with the border, whose color they may be mixed with
+_MARGIN = 0.06  # of the border, as a share of the longer side, that stays around what has only one color
 _SMALLEST = 12  # smallest content height and width, in pixels of that copy
 _LARGEST = 0.9  # share of the image above which cropping is not worth it
 
@@ -49,8 +50,8 @@ def trim(image: Image.Image) -> Image.Image:
     """Crops an RGB image to what is within its uniform border, again and again while that has a border itself.
 
     No margin is left, so that it makes no difference how wide a border was, or that a frame is around an image with a
-    border. Returns the given image itself if it has no such border (photographs usually do not), or if all within it
-    has one color.
+    border; except around a single color, which alone would show nothing. Returns the given image itself if it has no
+    such border (photographs usually do not) or only one color.
     """
     edges = edges_of(image)
     if edges is None:
@@ -86,12 +87,14 @@ def _edges_of(image: Image.Image) -> tuple[int, int, int, int] | None:
     high, wide = rows[-1] + 1 - rows[0], columns[-1] + 1 - columns[0]
     if high * wide > _LARGEST * small.width * small.height:
         return None
-    y1, y2, x1, x2 = rows[0] + _BLURRED, rows[-1] + 1 - _BLURRED, columns[0] + _BLURRED, columns[-1] + 1 - _BLURRED
-    within = pixels[y1:y2, x1:x2]
+    corners = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]) + _BLURRED * np.array([1, 1, -1, -1])
+    within = pixels[corners[1] : corners[3], corners[0] : corners[2]]
     if not _differing(within, np.median(within, axis=(0, 1))).any():
-        return None
-    x, y = image.width / small.width, image.height / small.height
-    return round(x1 * x), round(y1 * y), round(x2 * x), round(y2 * y)
+        corners = corners + round(_MARGIN * max(high, wide)) * np.array([-1, -1, 1, 1])
+    sides = np.array([image.width, image.height] * 2)
+    scaled = corners * sides / np.array([small.width, small.height] * 2)
+    x1, y1, x2, y2 = np.clip(scaled.round().astype(int), 0, sides).tolist()
+    return x1, y1, x2, y2
 
 
 def _differing(pixels: NDArray[np.int16], color: NDArray[np.float64]) -> NDArray[np.bool_]:

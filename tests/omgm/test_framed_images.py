@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from io import BytesIO
-from pathlib import Path
 
 import httpx2 as httpx
 import numpy as np
@@ -17,8 +16,8 @@ from omgm import OMGM
 from retriever.images import encoded
 from serving.app import create_app
 from serving.settings import ServingSettings
-from tests.fakes.world import FakeGenerator
 from tests.fakes.service import listening
+from tests.fakes.world import FakeGenerator
 
 GROUNDS = ("white", "black", "gray", "transparent")
 SHARES = (0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
