@@ -48,7 +48,8 @@ class SearchSettings(_Table):
             image_weight) * summary`.
         image_keys: With `image` or `combined`, the maximum number of images searched per entity; the best one counts.
             Above 1, each also has tokens for step 2, and a main image with a transparent background gets a further key.
-        trim_borders: Whether uniform borders are cut off query, training and labeled images.
+        trim_borders: Whether uniform borders are cut off query, training and labeled images. With `image_keys` above 1,
+            other images that have one are searched with and without it.
         crops: Whether parts of a query image are searched if the image as a whole is not recognized.
         kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, then
             `ivf-pq`), or `milvus`.
