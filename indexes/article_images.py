@@ -108,15 +108,8 @@ def choose_further(
     """Returns the further images of an entity, in the order of its article; none without a readable main image.
 
     If the main image has no background, the first further key is the main image on several ones, see
-    `indexes.builder.grounds`. The key of an image within its border follows the image; it is none of `use.keys`.
-
-    Args:
-        entity: The entity.
-        main: Its main image.
-        use: Which images are used.
-        usable: Returns the name of a readable image by its URL.
-        groundless: Whether the main image has no background.
-        has_border: Says of the name of an image that `usable` returned, or of the main one, whether it has a border.
+    `indexes.builder.grounds`. `usable` returns the name of a readable image by its URL; if `has_border` says yes to
+    that name, what is within the border is the next key, beyond `use.keys`.
     """
     if not main.readable:
         return FurtherImages()

@@ -121,15 +121,12 @@ def open_retriever(
 
 
 def _warn_of_borders(profile: Profile, folder: Path, index: Index) -> None:
-    """Warns if borders are cut off query images, and an index has no keys of its images without them."""
-    inputs, trim = index.manifest.inputs, profile.search.trim_borders
-    if trim and inputs.image_keys > 1 and inputs.borders != RULE:
-        logger.warning(
-            "%s: was built by a version that did not cut borders off its images as it is done with query images, so "
-            "things on a plain ground may be declined; build it again: omgm build-index %s --overwrite",
-            folder,
-            profile.options,
+    inputs = index.manifest.inputs
+    if profile.search.trim_borders and inputs.image_keys > 1 and inputs.borders != RULE:
+        reason = (
+            "was built without keys of its images within their borders, so things on a plain ground may be declined"
         )
+        logger.warning("%s: %s; build it again: omgm build-index %s --overwrite", folder, reason, profile.options)
 
 
 def warn_of_pair(profile: Profile) -> None:

@@ -131,6 +131,7 @@ class RecognitionSettings(_Table):
         lead_p: Coefficient of its lead over the others by the second network of step 1's encoder alone.
         lead_a: Coefficient of its lead in how well its image agrees with the query's.
         distance: Coefficient of its distance from the others' mean fused score, in standard deviations.
+        images: Coefficient of the logarithm of the number of its images.
     """
 
     fitted_to: str = ""
@@ -145,6 +146,7 @@ class RecognitionSettings(_Table):
     lead_p: float = 0
     lead_a: float = 0
     distance: float = 0
+    images: float = 0
 
 
 class SectionsSettings(_Table):

@@ -168,7 +168,7 @@ def score_candidates(
     scores = max_sim_spans(torch.cat([tokens, alone]), replace(stored, first=firsts), rows, parts, mode)
     for (_, candidate), sims, images in zip(pairs, scores[: len(pairs)], scores[len(pairs) :], strict=True):
         candidate.sim_m = max(images or sims, default=None)
-        candidate.image = images.index(max(images)) if images else 0
+        candidate.image, candidate.images = images.index(max(images)) if images else 0, len(images)
         sections = [ScoredSection(position, sim, score=sim) for position, sim in enumerate(sims)]
         candidate.sections = sorted(sections, key=lambda section: -(section.sim_m or 0.0))
 

@@ -153,6 +153,7 @@ class Candidate:
         alignment: How well the image by which it scores agrees with the query's where it is laid on it; `None` if not
             compared.
         image: The number of that image among those with tokens of their own, its main image first.
+        images: How many these are.
     """
 
     row: int
@@ -163,6 +164,7 @@ class Candidate:
     sim_p: float | None = None
     alignment: float | None = None
     image: int = 0
+    images: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,14 +41,9 @@ def has_no_ground(image: Image.Image) -> bool:
 
 
 def border_finder(images: dict[str, Image.Image], main: str, small: bytes) -> Callable[[str], bool]:
-    """Returns a function that says whether an image has a border, and adds what is within it to `images`.
+    """Returns a function that says whether the image of a name has a border, and adds what is within it to `images`.
 
-    Of the main image, its thumbnail decides, so that an index, which has no other image, says the same.
-
-    Args:
-        images: The images by name.
-        main: The name of the main image.
-        small: Its thumbnail.
+    Of the `main` image, its thumbnail decides (`small`), so that an index, which has no other image, says the same.
     """
 
     def has_border(name: str) -> bool:

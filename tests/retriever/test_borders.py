@@ -86,7 +86,7 @@ def test_a_trimmed_image_is_cached_apart() -> None:
 def test_transparency_is_cut_with_the_image() -> None:
     drawing = Image.new("RGBA", (200, 100))
     drawing.paste("red", (100, 30, 140, 70))
-    drawing.paste("blue", (110, 40, 130, 60))
+    drawing.paste("blue", (100, 30, 140, 50))
     trimmed = trim(prepare_image(drawing))
     assert trimmed.info[ALPHA].size == trimmed.size == (38, 38)
     assert trimmed.info[ALPHA].getbbox() == (0, 0, 38, 38)
