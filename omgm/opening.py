@@ -17,6 +17,7 @@ from indexes.store.manifest import read_manifest
 from omgm import parts
 from omgm.own_recognition import own_recognition
 from omgm.settings import Profile
+from retriever.borders import RULE
 from retriever.image_cache import ImageCache
 from retriever.pipeline import Retriever
 from retriever.protocols import Align, DualEncoder, FusionEncoder, LocalEncoder, TextReranker, VectorReranker
@@ -110,6 +111,7 @@ def open_retriever(
     options = index_options(profile, encoder, fusion, columns)
     opened = index or (FollowingIndex.open if live else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
+    _warn_of_borders(profile, folder, opened)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
     found = search_steps(profile, opened, encoder, fusion, recognition)
     steps = [*found, SectionRerank(reranker, opened, profile.sections.beta)]
@@ -123,6 +125,15 @@ def open_retriever(
         labels = column.search(opened, columns[column.name])
         found[0].by_text, retriever.refine = labels.add, labels.refine
     return retriever
+
+
+def _warn_of_borders(profile: Profile, folder: Path, index: Index) -> None:
+    inputs = index.manifest.inputs
+    if profile.search.trim_borders and inputs.image_keys > 1 and inputs.borders != RULE:
+        reason = (
+            "was built without keys of its images within their borders, so things on a plain ground may be declined"
+        )
+        logger.warning("%s: %s; build it again: omgm build-index %s --overwrite", folder, reason, profile.options)
 
 
 def warn_of_pair(profile: Profile) -> None:
@@ -148,7 +159,8 @@ def search_steps(
     """Returns the steps that find entities, with a profile's settings and the signs that `recognition` weighs."""
     weights = Signs() if recognition is None else recognition.weights
     first = EntitySearch(encoder, index, profile.search.k, second_network=weights.lead_p != 0)
-    second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode)
+    within = index.manifest.inputs.image_use.within
+    second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode, within=within)
     if recognition is not None and weights.lead_a:
         second.align, second.is_undecided = _align(encoder), recognition.is_undecided
     return first, second

@@ -25,6 +25,7 @@ from indexes.store.manifest import RECOGNITION
 from omgm.opening import all_signs, recognition_key, search_steps
 from omgm.own_recognition import images_in, read_recognition, write_recognition
 from omgm.settings import Profile
+from retriever.borders import trim
 from retriever.image_cache import ImageCache, set_content
 from retriever.images import load_image, load_small
 from retriever.models.encoder import ClipEncoder
@@ -168,7 +169,8 @@ def _trials(
     paths = [index.image_path(row) for row in rows]
     contents = [path.read_bytes() if path else b"" for path in paths]
     shown = [load_image(content) for content in contents]
-    images = photographed_again(shown, seed) + photographed_again(shown, seed + MOST, waving=True)
+    flat = [*map(trim, shown)] if retriever.trim_borders else shown  # as a thing fills the frame; a flag is whole
+    images = photographed_again(flat, seed) + photographed_again(shown, seed + MOST, waving=True)
     for number, image in enumerate(images):
         set_content(image, f"{seed} {number}")
     queries = [Query(image, "", str(row)) for image, row in zip(images, [*rows, *rows], strict=True)]

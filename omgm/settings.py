@@ -48,7 +48,8 @@ class SearchSettings(_Table):
             image_weight) * summary`.
         image_keys: With `image` or `combined`, the maximum number of images searched per entity; the best one counts.
             Above 1, each also has tokens for step 2, and a main image with a transparent background gets a further key.
-        trim_borders: Whether uniform borders are cut off query, training and labeled images.
+        trim_borders: Whether uniform borders are cut off query, training and labeled images. With `image_keys` above 1,
+            other images that have one are searched with and without it.
         crops: Whether parts of a query image are searched if the image as a whole is not recognized.
         words: Whether the text on images is read: those of an index when it is built, and a query's if it is not
             surely recognized.
@@ -134,6 +135,7 @@ class RecognitionSettings(_Table):
         lead_a: Coefficient of its lead in how well its image agrees with the query's.
         distance: Coefficient of its distance from the others' mean fused score, in standard deviations.
         lead_w: Coefficient of its lead in how similar the words on it are to those on the query's, if these were read.
+        images: Coefficient of the logarithm of the number of its images.
     """
 
     fitted_to: str = ""
@@ -149,6 +151,7 @@ class RecognitionSettings(_Table):
     lead_a: float = 0
     distance: float = 0
     lead_w: float = 0
+    images: float = 0
 
 
 class SectionsSettings(_Table):

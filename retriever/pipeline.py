@@ -14,9 +14,8 @@ import torch
 from PIL import Image
 
 from retriever.asking import EntityIndex
-from retriever.borders import edges_of, without_border
+from retriever.borders import edges_of, load_query_image, without_border
 from retriever.crops import Propose, Retrieve, retrieve_crops
-from retriever.images import load_image
 from retriever.protocols import Finish, Step
 from retriever.recognition import PLAIN, Recognition, contrast, is_declined
 from retriever.streams import Turns, free_threads, nothing_left_behind, own_stream, side_by_side
@@ -188,7 +187,7 @@ class Retriever(Generic[IndexT]):
         found = self.recognition.probability(ranked)
         if not is_declined(found, self.recognition.threshold):
             shown, path = contrast(query.image), self.index.image_path(ranked[0].row)
-            if shown < PLAIN and (path is None or shown < contrast(load_image(path)) / 2):
+            if shown < PLAIN and (path is None or shown < contrast(load_query_image(path, self.trim_borders)) / 2):
                 return 0.0
         return found
 

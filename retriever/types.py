@@ -153,8 +153,11 @@ class Candidate:
         sections: Its sections, best first once scored.
         sim_p: What the second network of step 1's encoder alone contributes to `sim_c`; of one not among the
             network's own nearest, the lowest of these. `None` without a second network.
-        alignment: How well its only image agrees with the query's where it is laid on it; `None` if not compared.
         sim_w: How similar the words on its images, or its names, are to those on the query's; `None` if not compared.
+        alignment: How well the image by which it scores agrees with the query's where it is laid on it; `None` if not
+            compared.
+        image: The number of that image among those with tokens of their own, its main image first.
+        images: How many these are.
     """
 
     row: int
@@ -165,6 +168,8 @@ class Candidate:
     sim_p: float | None = None
     alignment: float | None = None
     sim_w: float | None = None
+    image: int = 0
+    images: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ from indexes.store.manifest import (
 )
 from indexes.store.search_kinds import choose_kind
 from indexes.store.thumbnails import Hashes, checksum, hash_thumbnails, plain_images, shared_images
+from retriever.borders import RULE
 from retriever.files import write_whole
 from retriever.protocols import ServedSummarizer
 from retriever.types import Entity
@@ -98,6 +99,7 @@ def _inputs(plan: BuildPlan) -> Inputs:
         image_keys=plan.use.keys,
         section_images=plan.use.sections,
         labeled="none" if plan.labels is None else plan.labels.digest,
+        borders=RULE if plan.use.within else "none",
         columns={name: model.fingerprint for name, model in plan.columns.items()},
         summarizer_settings=UNKNOWN if served is None else served.settings,
         summarizer_server=UNKNOWN if served is None else served.served(),
@@ -233,7 +235,7 @@ def _report(plan: BuildPlan, parts: Path, articles: Articles, images: ImageRecor
         "shared_images": shared_images(hashes, articles).to_json(),
         "plain_images": plain_images(parts, articles),
     }
-    if (fit := measure_self_retrieval(parts, readable, plan.encoder)) is not None:
+    if (fit := measure_self_retrieval(parts, readable, plan.encoder, plan.use.within)) is not None:
         report["self_retrieval"] = fit.to_json()
     for report_on in filter(None, (columns()[name].report for name in plan.columns)):
         report |= report_on(parts)

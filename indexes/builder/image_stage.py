@@ -18,6 +18,7 @@ from PIL import Image
 
 from indexes.article_images import (
     GROUNDS,
+    WITHIN,
     FurtherImages,
     ImageUse,
     MainImage,
@@ -25,7 +26,7 @@ from indexes.article_images import (
     is_labeled,
     keys_with_tokens,
 )
-from indexes.builder.grounds import has_no_ground, key_vectors, on_grounds, section_tokens
+from indexes.builder.grounds import border_finder, has_no_ground, key_vectors, on_grounds, section_tokens
 from indexes.builder.image_records import IMAGES, ImageRecord, ImageRecords, read_records
 from indexes.builder.stages import BuildRun, section_texts
 from indexes.growing import GrowingLines, GrowingRows, save_array
@@ -34,6 +35,7 @@ from indexes.lines import Articles, save_offsets
 from indexes.store.layout import THUMBNAILS
 from indexes.store.manifest import keys_are_images
 from indexes.workers import ModelName, in_batches
+from retriever.borders import trim
 from retriever.codecs import encode_tokens
 from retriever.files import naming
 from retriever.gpu import to_device
@@ -177,7 +179,8 @@ def read_images(entity: Entity, source: ImageSource, use: ImageUse, load: Callab
                 problems[found] = f"{found}: {error.reason}"
         return found if found in images else None
 
-    further = choose_further(entity, MainImage(name), use, usable, has_no_ground(images[name]))
+    groundless = has_no_ground(trim(images[name]) if use.within else images[name])
+    further = choose_further(entity, MainImage(name), use, usable, groundless, border_finder(images, name, small))
     return EntityImages(MainImage(name), small, further, list(problems.values()), images=images)
 
 
@@ -273,15 +276,16 @@ class ImageModels:
             for name, own_texts, own in paired:
                 image, grounded = one.images[name], f"{GROUNDS}{name}" in one.further.keys
                 if (id(image), grounded) not in fused:
-                    fused[id(image), grounded] = ([image, *(on_grounds(image) if grounded else ())], [], [])
+                    views = on_grounds(one.images.get(f"{WITHIN}{name}", image)) if grounded else ()
+                    fused[id(image), grounded] = ([image, *views], [], [])
                 fused[id(image), grounded][1].extend(own_texts)
                 fused[id(image), grounded][2].extend(count + place for place in own)
             count += len(one.texts) + len(one.shown)
         if not fused:
             shape = self._codec.stored_shape(fusion.token_shape)
             return {TOKENS: np.empty((0, *shape), self._codec.dtype), SCALES: np.empty((0, shape[0]), np.float16)}
-        views, texts, places = zip(*fused.values(), strict=True)
-        tokens = section_tokens(fusion, views, texts)
+        shown, texts, places = zip(*fused.values(), strict=True)
+        tokens = section_tokens(fusion, shown, texts)
         order = np.argsort(np.concatenate(places))
         tokens = tokens[to_device(torch.from_numpy(order), tokens.device)]
         encoded = encode_tokens(tokens, self._codec)
