@@ -20,7 +20,7 @@ from omgm.settings import Profile
 from retriever.borders import RULE
 from retriever.image_cache import ImageCache
 from retriever.pipeline import Retriever
-from retriever.protocols import Align, DualEncoder, FusionEncoder, LocalEncoder, TextReranker, VectorReranker
+from retriever.protocols import Align, DualEncoder, FusionEncoder, LocalEncoder, Step, TextReranker, VectorReranker
 from retriever.recognition import SIGNS, Recognition, Signs
 from retriever.step1_search import EntitySearch, part_scores
 from retriever.step2_rerank import FusionRerank
@@ -113,8 +113,8 @@ def open_retriever(
     check_candidates(opened, profile.search.candidates)
     _warn_of_borders(profile, folder, opened)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
-    found = search_steps(profile, opened, encoder, fusion, recognition)
-    steps = [*found, SectionRerank(reranker, opened, profile.sections.beta)]
+    first, second = search_steps(profile, opened, encoder, fusion, recognition)
+    steps: list[Step] = [first, second, SectionRerank(reranker, opened, profile.sections.beta)]
     pin = opened.pinned if isinstance(opened, FollowingIndex) else nullcontext
     encode_parts = encoder.encode_parts if isinstance(encoder, LocalEncoder) else None
     propose = None if encode_parts is None else part_scores(encode_parts, opened)
@@ -123,7 +123,7 @@ def open_retriever(
     column = text_column(opened.manifest)
     if column is not None and column.search is not None and column.name in columns:
         labels = column.search(opened, columns[column.name])
-        found[0].by_text, retriever.refine = labels.add, labels.refine
+        first.by_text, retriever.refine = labels.add, labels.refine
     return retriever
 
 
