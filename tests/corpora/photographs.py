@@ -24,7 +24,6 @@ from omgm import OMGM
 from retriever.recognition import is_declined
 
 HERE = Path(__file__).parent
-KINDS = ("near-copy", "other-angle", "back-or-detail", "other-individual", "foreign")
 
 
 class Photograph(NamedTuple):
@@ -68,7 +67,7 @@ def ask(omgm: OMGM, row: Photograph, corpora: Path) -> Verdict:
     return Verdict(row.kind, rank, not is_declined(result.recognized, threshold), cpu_ms)
 
 
-def summary(kind: str, verdicts: list[Verdict]) -> dict[str, object]:
+def summary(half: str, kind: str, verdicts: list[Verdict]) -> dict[str, object]:
     """Summarizes the verdicts of a kind; a foreign photograph that is accepted is wrong."""
     right = sum(verdict.accepted and verdict.rank == 1 for verdict in verdicts)
     accepted = sum(verdict.accepted for verdict in verdicts)
@@ -76,6 +75,7 @@ def summary(kind: str, verdicts: list[Verdict]) -> dict[str, object]:
     first = {f"Recall@{k}": sum(0 < verdict.rank <= k for verdict in verdicts) for k in (1, 20)}
     counts = {**({name: None for name in first} if kind == "foreign" else first), **shares}
     return {
+        "half": half,
         "kind": kind,
         "photographs": len(verdicts),
         **{name: count if count is None else f"{count / len(verdicts):.3f}" for name, count in counts.items()},
@@ -92,16 +92,17 @@ def main() -> None:
     with (HERE / "photographs.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in map(Photograph._make, csv.reader(file)) if (args.corpora / row.path).is_file()]
     listed = tomllib.loads((HERE / "photographs.toml").read_text(encoding="utf-8"))
+    verdicts = defaultdict[tuple[str, str], list[Verdict]](list)
     for half in ("development", "held-out"):
-        verdicts = defaultdict[str, list[Verdict]](list)
-        for name in sorted(set(listed[half]) & set(args.only or listed[half])):
-            part = [row for row in rows if row.collection == name]
-            omgm = build([row for row in part if row.kind == "index"], args.corpora, args.work / name)
-            for row in part:
-                if row.kind != "index":
-                    verdicts[row.kind].append(ask(omgm, row, args.corpora))
-            omgm.close()
-        print(half, as_markdown([summary(kind, verdicts[kind]) for kind in KINDS if verdicts[kind]]), sep="\n\n")
+        for name in listed[half]:
+            part = [row for row in rows if row.collection == name and name in (args.only or listed[half])]
+            if part:
+                omgm = build([row for row in part if row.kind == "index"], args.corpora, args.work / name)
+                for row in part:
+                    if row.kind != "index":
+                        verdicts[half, row.kind].append(ask(omgm, row, args.corpora))
+                omgm.close()
+    print(as_markdown([summary(*of, verdicts[of]) for of in sorted(verdicts)]) if verdicts else "nothing to measure")
 
 
 if __name__ == "__main__":
