@@ -50,7 +50,7 @@ class OCR:
     ) -> None:
         if side < _MULTIPLE:
             raise ValueError(f"side must be at least {_MULTIPLE}, got {side}")
-        self._detector, self._recognizer = _Network(detector, threads), _Network(recognizer, threads)
+        self._detector, self._recognizer = (_Network(path, threads, side) for path in (detector, recognizer))
         # The first class separates two equal characters.
         self._characters = ["", *self._recognizer.facts["character"].split("\n"), " "]
         self._side = side
@@ -114,12 +114,13 @@ class OCR:
 class _Network:
     """An ONNX file, run on the CPU; `facts` are its metadata."""
 
-    def __init__(self, path: Path, threads: int) -> None:
+    def __init__(self, path: Path, threads: int, side: int) -> None:
         import onnxruntime  # here, because it takes a quarter of a second
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 3  # errors
+        options.enable_cpu_mem_arena = side <= SIDE  # saves a seventh of the time, and keeps 0.7 GB for 2000 pixels
         with _tiny_is_zero():  # threads that this starts inherit it
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         self.facts: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map
