@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from PIL import Image
@@ -26,6 +25,12 @@ CROPS = (*_grid(0.75, 3), *_grid(0.55, 3))
 PROPOSALS = (*_grid(0.5, 5), *_grid(0.625, 4), *_grid(0.75, 3))
 """Crops to propose from, and how many of them go through the first step."""
 PROPOSED = 2
+GAIN = 0.05
+"""How much higher than the whole image a crop must score in the first step, by the encoder that proposes.
+
+What fills only a part of the frame scores .05 to .36 higher there, two fifths of the images of something else less.
+Without proposals, any gain counts.
+"""
 UNSURE = 0.4
 """From this probability on, a crop that does not count is looked at once more."""
 _NEARBY = (
@@ -61,9 +66,9 @@ def retrieve_crops(
     """Searches with crops of the images that were declined; returns the results, better ones in the place of these.
 
     The proposed crops go through the first step, and the one whose best candidate scores highest there through all
-    steps. If it is nearly recognized, crops around it do the same. A result counts if it is recognized, also with
-    `Recognition.crop_threshold`: the best of many crops scores higher by chance than one image, so this is more than
-    for a whole image.
+    steps if that is higher than for the whole image (see `GAIN`). If it is nearly recognized, crops around it do the
+    same. A result counts if it is recognized, also with `Recognition.crop_threshold`: the best of many crops scores
+    higher by chance than one image, so this is more than for a whole image.
 
     Args:
         retrieve: Runs the steps.
@@ -81,17 +86,19 @@ def retrieve_crops(
     ]
     spent: list[dict[str, float]] = []
     for start in range(0, len(declined), _QUERIES):
-        numbers = declined[start : start + _QUERIES]
-        small = {number: _small(queries[number]) for number in numbers}
+        small = {number: _small(queries[number]) for number in declined[start : start + _QUERIES]}
+        bars = {number: _highest(results[number]) + (GAIN if propose else 0.0) for number in small}
         started = time.perf_counter()
-        crops = [_proposed(propose, small[number]) if propose else CROPS for number in numbers]
+        crops = {
+            number: _proposed(propose, query, bars[number]) if propose else CROPS for number, query in small.items()
+        }
         spent.append({next(iter(results[0].timings_ms)): (time.perf_counter() - started) * 1000})
-        looks = dict(zip(numbers, _look(retrieve, list(small.values()), crops, spent), strict=True))
-        unsure = [number for number in numbers if UNSURE <= (looks[number].result.recognized or 0.0) < threshold]
-        nearby = [_around(looks[number].crop) for number in unsure]
-        again = _look(retrieve, [small[number] for number in unsure], nearby, spent)
-        for number, second in zip(unsure, again, strict=True):
-            looks[number] = max(looks[number], second, key=lambda look: look.score)
+        looks = _look(retrieve, small, crops, bars, spent)
+        unsure = {
+            number: look for number, look in looks.items() if UNSURE <= (look.result.recognized or 0.0) < threshold
+        }
+        nearby = {number: _around(look.crop) for number, look in unsure.items()}
+        looks |= _look(retrieve, small, nearby, {number: look.score for number, look in unsure.items()}, spent)
         for number, look in looks.items():
             if (look.result.recognized or 0.0) >= threshold:
                 found[number] = replace(look.result, crop=look.crop)
@@ -117,10 +124,15 @@ def _small(query: Query) -> Query:
     return replace(query, image=small)
 
 
-def _proposed(propose: Propose, query: Query) -> list[Crop]:
+def _highest(result: RetrievalResult) -> float:
+    return max((candidate.sim_c or 0.0 for candidate in result.candidates), default=0.0)
+
+
+def _proposed(propose: Propose, query: Query, bar: float) -> list[Crop]:
+    """Returns the most promising crops, the first best; none if none is estimated to score higher than `bar`."""
     scores = propose(query, PROPOSALS)
     order = sorted(range(len(PROPOSALS)), key=lambda number: -scores[number])
-    return [PROPOSALS[number] for number in order[:PROPOSED]]
+    return [PROPOSALS[number] for number in order[:PROPOSED]] if scores[order[0]] > bar else []
 
 
 def _around(crop: Crop) -> list[Crop]:
@@ -136,20 +148,41 @@ def _around(crop: Crop) -> list[Crop]:
 
 
 def _look(
-    retrieve: Retrieve, queries: Sequence[Query], crops: Sequence[Sequence[Crop]], spent: list[dict[str, float]]
-) -> list[_Look]:
-    """Returns the best crop of each query, by the first step; adds the milliseconds of the steps to `spent`."""
-    if not queries:
-        return []
-    cut = [_cut(query, crop) for query, own in zip(queries, crops, strict=True) for crop in own]
-    coarse = retrieve(cut, 1)
-    scores = [max((candidate.score for candidate in result.candidates), default=0.0) for result in coarse]
-    ends = list(accumulate(map(len, crops), initial=0))
-    chosen = [max(range(start, end), key=scores.__getitem__) for start, end in pairwise(ends)]
-    fine = retrieve([cut[number] for number in chosen], None)
-    spent += [coarse[0].timings_ms, fine[0].timings_ms]
-    boxes = [crop for own in crops for crop in own]
-    return [_Look(boxes[number], scores[number], result) for number, result in zip(chosen, fine, strict=True)]
+    retrieve: Retrieve,
+    queries: Mapping[int, Query],
+    crops: Mapping[int, Sequence[Crop]],
+    bars: Mapping[int, float],
+    spent: list[dict[str, float]],
+) -> dict[int, _Look]:
+    """Returns the best crop of each query, by the first step, where it scores higher there than the query's bar.
+
+    Adds the milliseconds of the steps to `spent`.
+    """
+    cut = [(number, crop) for number, own in crops.items() for crop in own]
+    if not cut:
+        return {}
+    parts = [_cut(queries[number], crop) for number, crop in cut]
+    coarse = retrieve(parts, 1)
+    spent.append(coarse[0].timings_ms)
+    scores = [_highest(result) for result in coarse]
+    best = {number: max(places, key=scores.__getitem__) for number, places in _grouped(cut).items()}
+    chosen = {number: place for number, place in best.items() if scores[place] > bars[number]}
+    if not chosen:
+        return {}
+    fine = retrieve([parts[place] for place in chosen.values()], None)
+    spent.append(fine[0].timings_ms)
+    return {
+        number: _Look(cut[place][1], scores[place], result)
+        for (number, place), result in zip(chosen.items(), fine, strict=True)
+    }
+
+
+def _grouped(cut: Sequence[tuple[int, Crop]]) -> dict[int, list[int]]:
+    """Returns the places of each number's crops."""
+    places: dict[int, list[int]] = {}
+    for place, (number, _) in enumerate(cut):
+        places.setdefault(number, []).append(place)
+    return places
 
 
 def _cut(query: Query, crop: Crop) -> Query:

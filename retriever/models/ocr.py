@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 
@@ -30,7 +31,7 @@ _UPRIGHT = 1.5  # a box that is so many times as high as wide has a line that ru
 
 
 class OCR:
-    """Reads lines of text in images; threads may share one.
+    """Reads lines of text in images, with networks that the first image loads; threads may share one.
 
     Networks read one image and one line at a time: on a CPU, batches are not faster, and padding changes results.
 
@@ -50,11 +51,21 @@ class OCR:
     ) -> None:
         if side < _MULTIPLE:
             raise ValueError(f"side must be at least {_MULTIPLE}, got {side}")
-        self._detector, self._recognizer = (_Network(path, threads, side) for path in (detector, recognizer))
-        # The first class separates two equal characters.
-        self._characters = ["", *self._recognizer.facts["character"].split("\n"), " "]
-        self._side = side
+        self._files, self._threads, self._side = (detector, recognizer), threads, side
         self.fingerprint = fingerprint
+
+    @cached_property
+    def _detector(self) -> _Network:  # a service may never read: 95 MB and a quarter of a second
+        return _Network(self._files[0], self._threads, self._side)
+
+    @cached_property
+    def _recognizer(self) -> _Network:
+        return _Network(self._files[1], self._threads, self._side)
+
+    @cached_property
+    def _characters(self) -> list[str]:
+        """The characters by class; the first class separates two equal ones."""
+        return ["", *self._recognizer.facts["character"].split("\n"), " "]
 
     @classmethod
     def load(cls, name: str = TEXT_READER, side: int = SIDE, threads: int = 1) -> OCR:

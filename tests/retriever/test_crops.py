@@ -138,6 +138,19 @@ def test_only_proposed_crops_go_through_the_first_step(folder: Path) -> None:
     assert retriever.retrieve([Query(flag("France", (300, 200)), "")])[0].crop is None and len(given) == 1
 
 
+@pytest.mark.parametrize(("gain", "searches"), [(0.04, 1), (0.06, 1 + PROPOSED)])
+def test_crops_that_promise_little_cost_little(folder: Path, gain: float, searches: int) -> None:
+    """A crop is searched if it is estimated to gain .05, and by all steps only if it does."""
+    query = Query(on_black("Ireland", (300, 225), (20, 15)).image, "", "corner")  # no proposed crop shows it any larger
+    [whole] = pipeline(folder, recognition=None).retrieve([query])
+    promised = (whole.candidates[0].sim_c or 0.0) + gain
+    retriever, asked = pipeline(folder, propose=lambda query, crops: [promised] * len(crops)), list[int]()
+    count_queries(retriever, asked)
+    [declined] = retriever.retrieve([query])
+    assert declined.crop is None and sum(asked) == searches
+    assert declined.candidates == whole.candidates
+
+
 def test_what_is_nearly_recognized_is_looked_at_again(folder: Path) -> None:
     query = on_black("Ireland", (90, 60), (200, 150))
     [found] = pipeline(folder).retrieve([query])

@@ -68,7 +68,8 @@ def line(angle: float, width: float, height: float) -> FloatArray:
     y, x = np.mgrid[0:200, 0:200] + 0.5 - 100
     along = x * cos(radians(angle)) + y * sin(radians(angle))
     aside = y * cos(radians(angle)) - x * sin(radians(angle))
-    return ((abs(along) <= width / 2) & (abs(aside) <= height / 2)).astype(np.float32)
+    inside: FloatArray = ((abs(along) <= width / 2) & (abs(aside) <= height / 2)).astype(np.float32)
+    return inside
 
 
 def test_the_faint_and_the_small_are_left_out() -> None:
