@@ -69,7 +69,7 @@ def named_models(profile: Profile) -> list[tuple[str, str, bool]]:
 def base_models(profile: Profile) -> list[Base]:
     """Returns the base models that a profile builds on.
 
-    They are named by a setting, by the `config.json` in its folder, by the extractive reader, or by the reader of images.
+    They are named by a setting, by the `config.json` in its folder, or needed for extractive answers or text in images.
     """
     models = [getattr(profile, section).model for section in ("encoder", "fusion", "sections", "regions")]
     configs = [Path(model).expanduser() / "config.json" for model in models if is_folder(model)]
