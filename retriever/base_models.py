@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from zipfile import BadZipFile, ZipFile
+from zipfile import Path as ZipPath
 
 from retriever.files import naming, sha256_of
 from retriever.hub import local_or_fetched
@@ -188,22 +189,13 @@ def base_model(name: str) -> Path:
             fetched = local_or_fetched(base.repo, base.revision, None, allow=list(base.files))
         except ValueError as error:
             raise ValueError(f"base model {name} is not on this machine ({error}); {base.ways}") from error
-        base.check(fetched)
-        with _filling(base) as folder:
-            for file in base.files:
-                shutil.copyfile(fetched / file, folder / file)
+        _fill(base, fetched)
     return base.folder
 
 
 def _fill(base: Base, archive: Path) -> None:
     with _filling(base) as folder:
-        if base.checkpoint:
-            _convert(base, archive, folder)
-        elif archive.is_dir():
-            for name in base.files:
-                shutil.copyfile(archive / name, folder / name)
-        else:
-            _unpack(base, archive, folder)
+        (_convert if base.checkpoint else _unpack)(base, archive, folder)
         base.check(folder, archive)
 
 
@@ -240,11 +232,11 @@ def _filling(base: Base) -> Iterator[Path]:
 
 def _unpack(base: Base, archive: Path, folder: Path) -> None:
     try:
-        with ZipFile(archive) as packed:
-            for file in base.files:
-                with packed.open(file) as source, (folder / file).open("wb") as target:
-                    shutil.copyfileobj(source, target, 1 << 20)
-    except (BadZipFile, KeyError) as error:
+        packed = archive if archive.is_dir() else ZipPath(archive)
+        for file in base.files:
+            with (packed / file).open("rb") as source, (folder / file).open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+    except (BadZipFile, FileNotFoundError) as error:
         raise ValueError(f"{archive}: not {base.name} as published ({error}); {base.ways}") from error
 
 

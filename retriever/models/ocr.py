@@ -56,11 +56,11 @@ class OCR:
 
     @cached_property
     def _detector(self) -> _Network:  # a service may never read: 95 MB and a quarter of a second
-        return _Network(self._files[0], self._threads)
+        return _Network(self._files[0], self._threads, self._side)
 
     @cached_property
     def _recognizer(self) -> _Network:
-        return _Network(self._files[1], self._threads)
+        return _Network(self._files[1], self._threads, self._side)
 
     @cached_property
     def _characters(self) -> list[str]:
@@ -125,12 +125,13 @@ class OCR:
 class _Network:
     """An ONNX file, run on the CPU; `facts` are its metadata."""
 
-    def __init__(self, path: Path, threads: int) -> None:
+    def __init__(self, path: Path, threads: int, side: int) -> None:
         import onnxruntime  # here, because it takes a quarter of a second
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 3  # errors
+        options.enable_cpu_mem_arena = side <= SIDE  # saves a seventh of the time, and keeps 0.7 GB for 2000 pixels
         with _tiny_is_zero():  # threads that this starts inherit it
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         self.facts: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map

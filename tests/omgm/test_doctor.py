@@ -292,7 +292,9 @@ def test_base_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     absent, *_ = doctor.base_findings(embedded(model))
     assert absent.name == "base model all-MiniLM-L6-v2" and absent.status == "fail"
     assert "91.3 MB" in absent.found and absent.fix == base.ways
-    assert doctor.obstacles(embedded(model), []) == ["missing: all-MiniLM-L6-v2, efficientnet-lite0"]
+    missing = "missing: all-MiniLM-L6-v2, efficientnet-lite0"
+    assert doctor.obstacles(embedded(model), []) == [f"{missing}, pp-ocr-v6-small"]
+    assert doctor.obstacles(embedded(model, "search.words=false"), []) == [missing]
     base.folder.mkdir(parents=True)
     (base.folder / "config.json").write_bytes(b"{}")
     changed, *_ = doctor.base_findings(embedded(model))
