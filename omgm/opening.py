@@ -19,7 +19,7 @@ from omgm.own_recognition import own_recognition
 from omgm.settings import Profile
 from retriever.image_cache import ImageCache
 from retriever.pipeline import Retriever
-from retriever.protocols import Align, DualEncoder, FusionEncoder, LocalEncoder, TextReranker, VectorReranker
+from retriever.protocols import Align, DualEncoder, FusionEncoder, LocalEncoder, Step, TextReranker, VectorReranker
 from retriever.recognition import SIGNS, Recognition, Signs
 from retriever.step1_search import EntitySearch, part_scores
 from retriever.step2_rerank import FusionRerank
@@ -112,7 +112,7 @@ def open_retriever(
     check_candidates(opened, profile.search.candidates)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
     found = search_steps(profile, opened, encoder, fusion, recognition)
-    steps = [*found, SectionRerank(reranker, opened, profile.sections.beta)]
+    steps: list[Step] = [*found, SectionRerank(reranker, opened, profile.sections.beta)]
     pin = opened.pinned if isinstance(opened, FollowingIndex) else nullcontext
     encode_parts = encoder.encode_parts if isinstance(encoder, LocalEncoder) else None
     propose = None if encode_parts is None else part_scores(encode_parts, opened)
