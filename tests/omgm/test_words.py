@@ -63,7 +63,7 @@ def test_a_package_is_recognized_by_its_label(folder: Path) -> None:
         foreign, plain = omgm.retrieve([(image, "How heavy is it?") for image in others])
         assert foreign.recognized is not None and foreign.recognized < 0.4 and not foreign.by_text
         assert foreign.text  # also of what is not recognized
-        assert plain.text == () and not plain.by_text
+        assert not plain.text and not plain.by_text
 
 
 def test_the_paper_profile_and_an_old_index_read_nothing(
