@@ -27,6 +27,8 @@ from retriever.wording import gigabytes
 
 logger = logging.getLogger(__name__)
 
+TEXT_READER = "pp-ocr-v6-small"
+"""The base model that reads text in images."""
 TABLE = Path(__file__).with_suffix(".toml")
 
 
@@ -47,7 +49,7 @@ class Base:
         license: Its SPDX identifier.
         package: The distribution that carries the same files.
         version: The version of this distribution.
-        archive: The file in it that has them: a zip file, or a PyTorch checkpoint.
+        archive: What has them in it: a zip file, a PyTorch checkpoint, or a folder, which ends in "/".
         files: The files by name.
         repo: `org/name` on the hub, or "" if the hub does not have these very files.
         revision: The commit there.
@@ -81,14 +83,19 @@ class Base:
         return cached / "omgm" / "base" / f"{self.name}@{self.revision[:12] or self.version}"
 
     @property
+    def members(self) -> list[str]:
+        """The package's files that are or have the model's."""
+        return [self.archive + name for name in self.files] if self.archive.endswith("/") else [self.archive]
+
+    @property
     def carrier(self) -> Path | None:
-        """The archive of the installed package; `None` if the package is not installed."""
+        """The archive of the installed package; `None` if the package is not installed in this version."""
         try:
-            files = importlib.metadata.files(self.package) or []
+            package = importlib.metadata.distribution(self.package)
         except importlib.metadata.PackageNotFoundError:
             return None
-        found = (Path(str(file.locate())) for file in files if file.as_posix() == self.archive)
-        return next((path for path in found if path.is_file()), None)
+        complete = all(Path(str(package.locate_file(name))).is_file() for name in self.members)
+        return Path(str(package.locate_file(self.archive))) if complete and package.version == self.version else None
 
     @property
     def ways(self) -> str:
@@ -192,6 +199,9 @@ def _fill(base: Base, archive: Path) -> None:
     with _filling(base) as folder:
         if base.checkpoint:
             _convert(base, archive, folder)
+        elif archive.is_dir():
+            for name in base.files:
+                shutil.copyfile(archive / name, folder / name)
         else:
             _unpack(base, archive, folder)
         base.check(folder, archive)
@@ -208,9 +218,10 @@ def _downloaded(base: Base, folder: Path) -> Path:
     [wheel] = folder.glob("*.whl")
     try:
         with ZipFile(wheel) as packed:
-            return Path(packed.extract(base.archive, folder))
+            packed.extractall(folder, base.members)
     except (BadZipFile, KeyError) as error:
         raise ValueError(f"{wheel.name}: not {base.name} as published ({error}); {base.ways}") from error
+    return folder / base.archive
 
 
 @contextmanager

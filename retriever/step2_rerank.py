@@ -14,7 +14,7 @@ from PIL import Image
 
 from retriever.asking import EntityIndex, TokenIndex
 from retriever.borders import trim
-from retriever.fusion import fuse
+from retriever.fusion import WORDS, fuse
 from retriever.image_cache import ImageCache, set_content
 from retriever.images import load_image, load_small
 from retriever.maxsim import ScoreMode, max_sim_spans
@@ -174,8 +174,11 @@ def score_candidates(
 
 
 def rank_candidates(candidates: Sequence[Candidate], alpha: float) -> list[Candidate]:
-    """Sets the candidates' scores by equation 5 and returns them, best first; equal scores keep their order."""
+    """Sets the candidates' scores by equation 5, with those of words, and returns them, best first.
+
+    Equal scores keep their order.
+    """
     fused = fuse([c.sim_c for c in candidates], [c.sim_m for c in candidates], alpha)
     for candidate, score in zip(candidates, fused, strict=True):
-        candidate.score = score
+        candidate.score = score + WORDS * (candidate.sim_w or 0.0)
     return sorted(candidates, key=lambda candidate: -candidate.score)

@@ -121,7 +121,7 @@ def _with_changes(plan: BuildPlan, index: Index, inputs: Inputs) -> Index:
             kind = choose_kind(design.search, index.manifest.counts.searchable)
             change_search(out, kind, design.image_weight, plan.encoder, design.search_uri)
         if other_columns:
-            change_columns(out, plan.open_workers(), plan.batch_size)
+            change_columns(out, plan.open_workers(), plan.batch_size, plan.source)
     return plan.open()
 
 
@@ -192,7 +192,7 @@ def _run_stages(plan: BuildPlan, parts: Path, articles: Articles, inputs: Inputs
         token_sections=int(offsets[-1]) - labeled_tokens - image_tokens,
         labeled_tokens=labeled_tokens,
         image_tokens=image_tokens,
-        columns={name: write_column(run, articles, columns()[name]) for name in plan.columns},
+        columns={name: write_column(run, articles, columns()[name], plan.source) for name in plan.columns},
     )
     record = _entity_index(plan, parts, keys, inputs)
     hashes = hash_thumbnails(parts, len(articles))
@@ -237,6 +237,8 @@ def _report(plan: BuildPlan, parts: Path, articles: Articles, images: ImageRecor
     }
     if (fit := measure_self_retrieval(parts, readable, plan.encoder, plan.use.within)) is not None:
         report["self_retrieval"] = fit.to_json()
+    for report_on in filter(None, (columns()[name].report for name in plan.columns)):
+        report |= report_on(parts)
     write_report(parts, image_problems(articles, images), report)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -42,7 +42,7 @@ from retriever.gpu import to_device
 from retriever.images import ImageError
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.token_codec import TokenCodec
-from retriever.types import IntArray
+from retriever.types import Entity, IntArray
 
 logger = logging.getLogger(__name__)
 
@@ -156,6 +156,34 @@ def _resume(path: Path, lines: GrowingLines, files: Mapping[str, GrowingRows]) -
         file.cut(counts[name])
 
 
+def read_images(entity: Entity, source: ImageSource, use: ImageUse, load: Callable[[str], Image.Image]) -> EntityImages:
+    """Returns the used images of an entity, each decoded once by `load`."""
+    if not any(main_candidates(entity)):
+        return EntityImages()
+    name = find_main(source, entity)
+    if name is None:
+        return EntityImages(MainImage(None, "missing", why_missing(source, entity)))
+    try:
+        images = {name: load(name)}
+        small = thumbnail(images[name])
+    except ImageError as error:
+        return EntityImages(MainImage(name, "unreadable", error.reason))
+    problems = dict[str, str]()
+
+    def usable(url: str) -> str | None:
+        found = source.find(url)
+        if found is not None and found not in images and found not in problems:
+            try:
+                images[found] = load(found)
+            except ImageError as error:
+                problems[found] = f"{found}: {error.reason}"
+        return found if found in images else None
+
+    groundless = has_no_ground(trim(images[name]) if use.within else images[name])
+    further = choose_further(entity, MainImage(name), use, usable, groundless, border_finder(images, name, small))
+    return EntityImages(MainImage(name), small, further, list(problems.values()), images=images)
+
+
 class ReadImages:
     """Reads the images of entities; `encode` returns the entities, without their images, and the rows for each file.
 
@@ -190,40 +218,18 @@ class ReadImages:
     def read(self, row: int) -> EntityImages:
         """Reads the images of an entity, decoding each once, and for the entities next to it, too."""
         entity, source = self._articles[row], self._source
-        if source is None or not any(main_candidates(entity)):
+        if source is None:
             return EntityImages()
-        name = find_main(source, entity)
-        if name is None:
-            return EntityImages(MainImage(None, "missing", why_missing(source, entity)))
 
         def load(name: str) -> Image.Image:
             shared = self._shared.get(name)
             return self._shared.setdefault(name, source.load(name)) if shared is None else shared
 
-        try:
-            images = {name: load(name)}
-            small = thumbnail(images[name])
-        except ImageError as error:
-            return EntityImages(MainImage(name, "unreadable", error.reason))
-        problems = dict[str, str]()
-
-        def usable(url: str) -> str | None:
-            found = source.find(url)
-            if found is not None and found not in images and found not in problems:
-                try:
-                    images[found] = load(found)
-                except ImageError as error:
-                    problems[found] = f"{found}: {error.reason}"
-            return found if found in images else None
-
-        main = MainImage(name)
-        groundless = has_no_ground(trim(images[name]) if self._use.within else images[name])
-        further = choose_further(entity, main, self._use, usable, groundless, border_finder(images, name, small))
-        texts = section_texts(entity) if self._fusion is not None else []
-        shown = keys_with_tokens(name, further.keys, self._use) if self._fusion is not None else []
-        if self._encoder is None and not texts and not shown:
-            images = {}
-        return EntityImages(main, small, further, list(problems.values()), texts, shown, images)
+        read = read_images(entity, source, self._use, load)
+        if self._fusion is not None and read.main.readable:
+            shown = keys_with_tokens(read.main.path, read.further.keys, self._use)
+            read = read._replace(texts=section_texts(entity), shown=shown)
+        return read if self._encoder is not None or read.texts or read.shown else read._replace(images={})
 
     def encode(self, items: Sequence[EntityImages]) -> tuple[list[EntityImages], Parts]:
         """Encodes the images of a batch; returns its entities without their images, and the rows for each file."""

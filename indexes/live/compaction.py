@@ -94,6 +94,8 @@ def _write(version: Version, out: Path) -> None:
     articles = Articles(out / "entities.jsonl")
     shared, plain = shared_images(hashes, articles).to_json(), plain_images(out, articles)
     report = _report(version, len(sources), shown) | {"shared_images": shared, "plain_images": plain}
+    for report_on in filter(None, (columns()[name].report for name in base.columns)):
+        report |= report_on(out)
     write_report(out, _image_problems(base, sources), report)
     counts = Counts(
         entities=len(sources),
@@ -256,7 +258,11 @@ def _write_column(base: Index, sources: Sequence[Source], name: str, out: Path) 
             nothing = column.nothing(old.width)
             encoded = [old.of(one) if isinstance(one, int) else one.columns.get(name, nothing) for one in part]
             files.append(rows, encoded)
-        return files.finish()
+        count = files.finish()
+        files.forget()
+    if column.finish is not None:
+        column.finish(out, Articles(out / "entities.jsonl"))
+    return count
 
 
 def _write_thumbnails(base: Index, sources: Sequence[Source], out: Path) -> int:

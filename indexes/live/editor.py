@@ -30,6 +30,7 @@ from indexes.knowledge.sections import title_rule, without_lists
 from indexes.live.articles import Article, called_as_indexed, own_row, unlabeled
 from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex
+from indexes.live.pictures import new_pictures, with_staying
 from indexes.store.columns import ColumnModel, Encoded, Stored, columns_of
 from indexes.store.manifest import keys_are_images
 from retriever.borders import trim
@@ -166,8 +167,7 @@ class Editor:
         with self.models:
             texts = self._text_keys(articles, summaries)
             parts = self._images.encode(items)
-            pairs = zip(articles, items, strict=True)
-            of_columns = self._columns([Stored(article.entity, item.small or b"") for article, item in pairs])
+            of_columns = self._columns(articles, items)
         manifest = self.index.manifest
         unscaled = np.empty((0, manifest.stored_shape[1] if manifest.inputs.codec.scaled else 0), np.float16)
         untold = np.empty((0, *manifest.stored_shape[1:]), manifest.inputs.codec.dtype)
@@ -215,10 +215,15 @@ class Editor:
         first = len(tokens) - count if len(tokens) else 0
         return keys[len(keys) - count :], tokens[first:], scales[first:]
 
-    def _columns(self, items: Sequence[Stored]) -> list[dict[str, Encoded]]:
+    def _columns(self, articles: Sequence[Article], items: Sequence[EntityImages]) -> list[dict[str, Encoded]]:
         """Returns the rows of each entity in each column of the index."""
-        every = columns_of(self.index.manifest)
-        encoded = {column.name: column.encode(self.columns[column.name], items) for column in every}
+        every, pairs = columns_of(self.index.manifest), list(zip(articles, items, strict=True))
+        stored = [Stored(one.entity, item.small or b"", new_pictures(one, item)) for one, item in pairs]
+        encoded = {column.name: column.encode(self.columns[column.name], stored) for column in every}
+        for column in every:
+            if column.of == "pictures":
+                rows = zip(encoded[column.name], articles, strict=True)
+                encoded[column.name] = [with_staying(own, column, one, self.index) for own, one in rows]
         return [{name: rows[number] for name, rows in encoded.items()} for number in range(len(items))]
 
     def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any], tuple[NDArray[Any], NDArray[np.float16]]]:

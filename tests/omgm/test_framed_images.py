@@ -97,8 +97,9 @@ def test_every_image_finds_itself_on_any_ground(omgm: OMGM) -> None:
     lost = []
     for start in range(0, len(CASES), 16):
         part = CASES[start : start + 16]
-        asked = [framed(own[number], ground, share, place) for number, ground, share, place in part]
-        found = omgm.retrieve([(file, "What is it?") for file in asked])
+        found = omgm.retrieve(
+            [(framed(own[number], ground, share, place), "What is it?") for number, ground, share, place in part]
+        )
         for case, one in zip(part, found, strict=True):
             if (one.recognized or 0.0) < RECOGNIZED or one.candidates[0].title != f"Thing {case[0]}":
                 lost.append((*case, one.recognized, one.candidates[0].title, one.candidates[0].sim_c))
