@@ -13,8 +13,8 @@ from indexes.store import image_text
 from indexes.store.columns import SPREAD, Column, Encoded, Stored
 from indexes.store.image_text import WIDTH, documents_of, encode_texts
 from indexes.store.word_search import FILES, write_words
+from retriever.label_reading import joined
 from retriever.protocols import TextReader
-from retriever.texts import joined
 from retriever.types import Entity, IntArray
 
 if TYPE_CHECKING:

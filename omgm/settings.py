@@ -49,7 +49,7 @@ class SearchSettings(_Table):
         image_keys: With `image` or `combined`, the maximum number of images searched per entity; the best one counts.
             Above 1, each also has tokens for step 2, and a main image with a transparent background gets a further key.
         trim_borders: Whether uniform borders are cut off query, training and labeled images. With `image_keys` above 1,
-            other images that have one are searched with and without it.
+            others are searched with and without theirs.
         crops: Whether parts of a query image are searched if the image as a whole is not recognized.
         words: Whether the text on images is read: those of an index when it is built, and a query's if it is not
             surely recognized.

@@ -13,11 +13,18 @@ from retriever.crops import Retrieve
 from retriever.fusion import WORDS
 from retriever.protocols import ReadText
 from retriever.recognition import Recognition, is_declined
-from retriever.texts import joined
-from retriever.types import Candidate, Query, RetrievalResult
+from retriever.types import Candidate, Query, RetrievalResult, TextLine
 
+FEWEST = 3
+"""Fewer letters and figures on an image are no text: patterns and edges look like one or two."""
 SURE = 0.9
 """From this probability on, words would not change what an image is recognized as."""
+
+
+def joined(lines: Sequence[TextLine]) -> str:
+    """Returns the text on an image; empty if it has fewer than `FEWEST` letters and figures."""
+    text = "\n".join(line.text for line in lines)
+    return text if sum(map(str.isalnum, text)) >= FEWEST else ""
 
 
 class TextIndex(Protocol):

@@ -5,20 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from retriever.types import TextLine
-
-FEWEST = 3
-"""Fewer letters and figures on an image are no text: patterns and edges look like one or two."""
 _PUNCTUATION = re.compile(r"[.!\"()*#:;~]")
 _SPACES = re.compile(r"\s{2,}")
 _WORD = re.compile(r"\w+")
 _PASSAGE = re.compile(r"# Wiki Article: [^\n]*\n## Section Title: ([^\n]*)\n")
-
-
-def joined(lines: Sequence[TextLine]) -> str:
-    """Returns the text on an image; empty if it has fewer than `FEWEST` letters and figures."""
-    text = "\n".join(line.text for line in lines)
-    return text if sum(map(str.isalnum, text)) >= FEWEST else ""
 
 
 def is_unicode(text: str) -> bool:
