@@ -9,8 +9,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from retriever.crops import Retrieve
 from retriever.fusion import WORDS
+from retriever.looks import Retrieve
 from retriever.protocols import ReadText
 from retriever.recognition import Recognition, is_declined
 from retriever.types import Candidate, Query, RetrievalResult, TextLine

@@ -15,10 +15,12 @@ from PIL import Image
 
 from retriever.asking import EntityIndex
 from retriever.borders import edges_of, load_query_image, without_border
-from retriever.crops import Propose, Retrieve, retrieve_crops
+from retriever.crops import Propose, retrieve_crops
+from retriever.looks import GAIN, Retrieve, declined
 from retriever.protocols import Finish, Step
 from retriever.recognition import PLAIN, Recognition, contrast, is_declined
 from retriever.streams import Turns, free_threads, nothing_left_behind, own_stream, side_by_side
+from retriever.turning import retrieve_turned
 from retriever.types import Candidate, Crop, Query, RetrievalResult
 
 IndexT = TypeVar("IndexT", bound=EntityIndex)
@@ -52,7 +54,7 @@ class Retriever(Generic[IndexT]):
         splits: Whether a batch may be split across cores; not if a step knows its batch in advance.
         device: Where the steps' models are.
         propose: Says which parts of an image to search if it is not recognized (`retriever.crops`).
-        refine: Improves results before parts of images are searched (`retriever.label_reading`).
+        refine: Improves results before other views of images are searched (`retriever.label_reading`).
 
     Attributes:
         models: Any other code that runs the models must do so in `with retriever.models`; no batch is in a step
@@ -112,7 +114,8 @@ class Retriever(Generic[IndexT]):
         """Returns one result per query, in order.
 
         Images that are not surely recognized are searched again by the words on them (`retriever.label_reading`), and
-        those that are not recognized then in parts, if the recognition allows it (`retriever.crops`).
+        those that are not recognized then turned (`retriever.turning`) and in parts (`retriever.crops`), if the
+        recognition allows it.
         On a CPU with cores to spare, each core takes a share of the queries; the steps of a single query start side by
         side. On a GPU, the last step starts when the others have finished.
 
@@ -127,17 +130,15 @@ class Retriever(Generic[IndexT]):
             return results
         if self.refine is not None:
             results = self.refine(self._retrieve, queries, shown, results, self.recognition)
+        small, gain = declined(shown, results, self.recognition), GAIN if self.propose else 0.0
+        found = retrieve_turned(self._retrieve, small, results, self.recognition, gain)
         propose = self._proposed if self.propose else None
-        found = retrieve_crops(self._retrieve, shown, results, self.recognition, propose)
+        found = retrieve_crops(self._retrieve, small, found, self.recognition, gain, propose)
         return [
-            replace(
-                result,
-                crop=_within(query.image, result.crop) if query.image is not part.image else result.crop,
-                text=whole.text,
-            )
-            if result.crop
+            replace(result, crop=_within(query.image, result.crop))
+            if result.crop and query.image is not part.image
             else result
-            for query, part, whole, result in zip(queries, shown, results, found, strict=True)
+            for query, part, result in zip(queries, shown, found, strict=True)
         ]
 
     def _proposed(self, query: Query, crops: Sequence[Crop]) -> Sequence[float]:

@@ -16,14 +16,13 @@ if TYPE_CHECKING:  # the reader's process needs no PyTorch
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 
-
 Crop = tuple[float, float, float, float]
 """A part of an image: left, top, right and bottom edge as shares of its width and height."""
 _RECOGNIZED = "Probability that the image shows `entity`; null if the profile is not calibrated."
 _CROP = """\
 The part of the image in which `entity` was recognized: left, top, right and bottom edge as shares of its width
 and height; null for the whole image."""
-
+_TURNED = "By how many degrees the image was turned clockwise to recognize `entity`."
 _TEXT = "The lines of text on the image, from top to bottom; null if they were not read."
 
 
@@ -178,6 +177,7 @@ class RetrievalFields:
 
     recognized: Annotated[float | None, Field(description=_RECOGNIZED)] = None
     crop: Annotated[Crop | None, Field(description=_CROP)] = None
+    turned: Annotated[Literal[0, 90, 180, 270], Field(description=_TURNED)] = 0
     text: Annotated[tuple[TextLine, ...] | None, Field(description=_TEXT)] = None
     by_text: Annotated[bool, Field(description="Whether `entity` was recognized by `text`.")] = False
 
