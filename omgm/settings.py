@@ -50,7 +50,7 @@ class SearchSettings(_Table):
             Above 1, each also has tokens for step 2, and a main image with a transparent background gets a further key.
         trim_borders: Whether uniform borders are cut off query, training and labeled images. With `image_keys` above 1,
             others are searched with and without theirs.
-        crops: Whether parts of a query image are searched if the image as a whole is not recognized.
+        crops: Whether an image that is not recognized is searched again, turned and in parts.
         words: Whether the text on images is read: those of an index when it is built, and a query's if it is not
             surely recognized.
         kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, then
@@ -125,7 +125,7 @@ class RecognitionSettings(_Table):
             declined.
         general: Whether an index's own coefficients are better.
         threshold: Questions below this probability are declined; 0 declines nothing.
-        crop_threshold: With `search.crops`, the best part of an image counts from this probability on; 1 counts none.
+        crop_threshold: With `search.crops`, the best turn or part counts from this probability on; 1 counts none.
         bias: The constant.
         sim_c: Coefficient of the best entity's score in step 1.
         sim_m: Coefficient of its score in step 2.

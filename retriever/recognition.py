@@ -109,8 +109,8 @@ class Recognition:
         weights: The coefficients.
         threshold: Results with a lower probability are declined. This is optimal if a wrong answer loses
             `threshold / (1 - threshold)` times what a right answer gains over declining.
-        crop_threshold: The lowest probability with which the best of several crops counts (`retriever.crops`); `None`
-            if no crops are searched.
+        crop_threshold: The lowest probability with which the best of several looks at an image counts
+            (`retriever.looks`); `None` if there is only one.
     """
 
     bias: float

@@ -17,6 +17,7 @@ export function showReply(turn, reply) {
   else if (reply.answer !== null && reply.confidence !== null) about.push(`${Math.round(reply.confidence * 100)}% sure`);
   if (reply.grounded === false) about.push("not word for word in the evidence");
   if (reply.crop) about.push("recognized in a part of the image");
+  if (reply.turned) about.push(`recognized when turned by ${reply.turned}°`);
   const lines = reply.text ?? [];
   if (lines.length) about.push(`${reply.by_text ? "recognized by its label" : "read on the image"}: ${lines.map((line) => line.text).join(" · ")}`);
   if (reply.context_truncated) about.push("read only the beginning of the section");

@@ -63,6 +63,8 @@ def run(args: argparse.Namespace) -> None:
     if args.thoughts:
         print(f"thoughts: {answer.thoughts or '(none)'}\n")
     print(answer.answer if answer.answer is not None else f"(no answer: {answer.reason})")
+    if answer.turned:
+        print(f"\nrecognized when turned by {answer.turned}°")
     if answer.text:
         lines = ", ".join(line.text for line in answer.text)
         print(f"\n{'recognized by its label' if answer.by_text else 'read on the image'}: {lines}")

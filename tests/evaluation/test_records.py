@@ -24,7 +24,7 @@ LINE = """{"id": "q0", "question": "How long?", "image_id": "red", "question_typ
 "unanswered": false, "thoughts": "A wave.",
 "answer_scores": {"evqa_exact_match": 1.0}, "answer_correct": true, "timings_ms": {"step1": 2.5},
 "declined": false, "ending": "cut", "recognized": 0.75, "crop": [0.0, 0.25, 0.5, 1.0],
-"text": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0]}], "by_text": true}"""
+"turned": 90, "text": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0]}], "by_text": true}"""
 
 
 def test_a_line_and_its_record() -> None:
@@ -43,6 +43,7 @@ def test_lines_of_other_versions_are_read() -> None:
         "declined",
         "recognized",
         "crop",
+        "turned",
         "text",
         "by_text",
     ):  # later versions write them

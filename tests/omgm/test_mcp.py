@@ -100,6 +100,7 @@ async def test_tools_are_described(url: str) -> None:
             "abstained",
             "recognized",
             "crop",
+            "turned",
             "text",
             "by_text",
             "declined",

@@ -86,6 +86,7 @@ def test_results_come_out_as_they_went_in() -> None:
             {"step1": rng.random()},
             recognized=score(),
             crop=rng.choice([None, (0.1, 0.2, 1 / 3, 1.0)]),
+            turned=rng.choice([0, 90, 180, 270]),
         )
         for number in range(30)
     ]

@@ -113,7 +113,7 @@ def test_what_is_recognized_or_unknown_is_searched_once(folder: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (90, 120, 3), dtype=np.uint8)
     [declined] = retriever.retrieve([Query(Image.fromarray(noise), "", "noise")])
     assert declined.crop is None and declined.recognized is not None and declined.recognized < 0.5
-    assert sum(asked) == 2 + len(CROPS) + 1  # all parts by the first step, the best one by all steps
+    assert sum(asked) == 2 + 3 + len(CROPS) + 1  # turned and all parts by the first step, the best part by all steps
     asked.clear()
     retriever.retrieve([on_black("Ireland", (0, 0))], steps=1)
     retriever.retrieve([Query(on_black("Ireland", (0, 0)).image, "", options=Options(alpha=0.5))])
@@ -134,11 +134,11 @@ def test_only_proposed_crops_go_through_the_first_step(folder: Path) -> None:
     count_queries(retriever, asked)
     [found] = retriever.retrieve([on_black("Ireland", (150, 113), (250, 187))])
     assert found.crop == PROPOSALS[wanted] and retriever.index.entity(found.candidates[0].row).title == "Ireland"
-    assert sum(asked) == 1 + PROPOSED + 1 and given == [(400, 300)]
+    assert sum(asked) == 1 + 3 + PROPOSED + 1 and given == [(400, 300)]
     assert retriever.retrieve([Query(flag("France", (300, 200)), "")])[0].crop is None and len(given) == 1
 
 
-@pytest.mark.parametrize(("gain", "searches"), [(0.04, 1), (0.06, 1 + PROPOSED)])
+@pytest.mark.parametrize(("gain", "searches"), [(0.04, 1 + 3), (0.06, 1 + 3 + PROPOSED)])
 def test_crops_that_promise_little_cost_little(folder: Path, gain: float, searches: int) -> None:
     """A crop is searched if it is estimated to gain .05, and by all steps only if it does."""
     query = Query(on_black("Ireland", (300, 225), (20, 15)).image, "", "corner")  # no proposed crop shows it any larger
