@@ -22,6 +22,10 @@ _SIDE = 512  # pixels of the longer side of the image that is turned and cut; mo
 
 Retrieve = Callable[[Sequence[Query], int | None], list[RetrievalResult]]
 """Returns one result per query, after so many steps."""
+Refine = Callable[
+    [Retrieve, Sequence[Query], Sequence[Query], Sequence[RetrievalResult], Recognition], list[RetrievalResult]
+]
+"""Returns better results where it has any, given the queries, and these without borders."""
 
 
 class Look(NamedTuple):
@@ -109,7 +113,7 @@ def with_looks(
     recognition: Recognition,
     spent: Iterable[dict[str, float]],
 ) -> list[RetrievalResult]:
-    """Returns the results, with those by looks that count in their places; the text on the images stays.
+    """Returns the results, with those by looks that count in their places; the text stays if a look has none.
 
     A look counts if it is recognized, also with `Recognition.crop_threshold`: the best of many looks scores higher by
     chance than one image, so this is more than for a whole image.
@@ -121,7 +125,7 @@ def with_looks(
         spent: The milliseconds that all looks took, by step.
     """
     better = {
-        number: replace(result, text=results[number].text)
+        number: result if result.text else replace(result, text=results[number].text)
         for number, result in looks.items()
         if (result.recognized or 0.0) >= bar_of(recognition)
     }
@@ -133,4 +137,5 @@ def with_looks(
 
 def _sum(timings: Sequence[dict[str, float]]) -> dict[str, float]:
     """Returns the milliseconds of each step over several runs."""
-    return {step: sum(run.get(step, 0.0) for run in timings) for step in timings[0]}
+    steps = dict.fromkeys(step for run in timings for step in run)
+    return {step: sum(run.get(step, 0.0) for run in timings) for step in steps}

@@ -16,7 +16,7 @@ from PIL import Image
 from retriever.asking import EntityIndex
 from retriever.borders import edges_of, load_query_image, without_border
 from retriever.crops import Propose, retrieve_crops
-from retriever.looks import GAIN, Retrieve, declined
+from retriever.looks import GAIN, Refine, declined
 from retriever.protocols import Finish, Step
 from retriever.recognition import PLAIN, Recognition, contrast, is_declined
 from retriever.streams import Turns, free_threads, nothing_left_behind, own_stream, side_by_side
@@ -24,10 +24,6 @@ from retriever.turning import retrieve_turned
 from retriever.types import Candidate, Crop, Query, RetrievalResult
 
 IndexT = TypeVar("IndexT", bound=EntityIndex)
-Refine = Callable[
-    [Retrieve, Sequence[Query], Sequence[Query], Sequence[RetrievalResult], Recognition], list[RetrievalResult]
-]
-"""Returns better results where it has any, given the queries, and these without borders."""
 _Stage = tuple[Step, Callable[[], AbstractContextManager[object]]]
 
 
@@ -131,7 +127,7 @@ class Retriever(Generic[IndexT]):
         if self.refine is not None:
             results = self.refine(self._retrieve, queries, shown, results, self.recognition)
         small, gain = declined(shown, results, self.recognition), GAIN if self.propose else 0.0
-        found = retrieve_turned(self._retrieve, small, results, self.recognition, gain)
+        found = retrieve_turned(self._retrieve, queries, small, results, self.recognition, gain, self.refine)
         propose = self._proposed if self.propose else None
         found = retrieve_crops(self._retrieve, small, found, self.recognition, gain, propose)
         return [

@@ -66,6 +66,17 @@ def test_a_package_is_recognized_by_its_label(folder: Path) -> None:
         assert not plain.text and not plain.by_text
 
 
+def test_a_package_upside_down_is_recognized_by_its_label(folder: Path) -> None:
+    image = package(NAMES[0], 50, 4, "navy", "white")
+    with OMGM.open(folder / "index", load_profile("embedded")) as omgm:
+        [upright, found] = omgm.retrieve([(image, "How heavy is it?"), (image.rotate(180), "How heavy is it?")])
+    assert found.entity is not None and found.entity.id == "kb/0" and (upright.turned, found.turned) == (0, 180)
+    assert found.by_text and found.text is not None and upright.text is not None
+    assert NAMES[0] in " ".join(line.text for line in found.text)
+    left, top, right, bottom = upright.text[0].box
+    assert found.text[0].box == pytest.approx((1 - right, 1 - bottom, 1 - left, 1 - top), abs=0.05)
+
+
 def test_the_paper_profile_and_an_old_index_read_nothing(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

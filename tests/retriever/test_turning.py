@@ -15,14 +15,15 @@ from starlette.testclient import TestClient
 
 from indexes.store.index import Index
 from retriever.image_cache import content_of, set_content
-from retriever.looks import declined
+from retriever.looks import Retrieve, declined
 from retriever.models.bm25 import BM25
 from retriever.pipeline import Retriever
+from retriever.recognition import Recognition
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
-from retriever.turning import TURNS, _turned
-from retriever.types import Options, Query, RetrievalResult
+from retriever.turning import TURNS, _turned, _unturned
+from retriever.types import Options, Query, RetrievalResult, TextLine
 from serving.app import create_app
 from tests.fakes.images import data_uri
 from tests.fakes.knowledge_base import build_small_index
@@ -140,6 +141,42 @@ def test_a_batch_gives_what_each_image_gives_alone(retriever: Retriever[Index]) 
     count_queries(retriever, asked)
     retriever.retrieve(queries)
     assert asked == [5, 4 * 3, 3]  # one batch of all that are declined
+
+
+def test_what_is_turned_is_read_too_and_its_boxes_are_in_the_image(retriever: Retriever[Index]) -> None:
+    read = list[tuple[int, int]]()
+
+    def refine(
+        retrieve: Retrieve,
+        queries: Sequence[Query],
+        shown: Sequence[Query],
+        results: Sequence[RetrievalResult],
+        recognition: Recognition,
+    ) -> list[RetrievalResult]:
+        read.extend(query.image.size for query in queries)
+        assert all(max(query.image.size) <= 512 for query in shown[1:])
+        if not any(result.recognized and result.recognized > 0.9 for result in results):
+            return [replace(result, text=()) for result in results]
+        line = TextLine("IRELAND", 0.9, (0.1, 0.2, 0.4, 0.5))
+        again = {step: ms + 7.0 for step, ms in results[0].timings_ms.items()} | {"read": 1000.0}
+        return [replace(result, text=(line,), by_text=True, timings_ms=again) for result in results]
+
+    retriever.refine = refine
+    [found] = retriever.retrieve([Query(flag("Ireland", (900, 600)).transpose(LEFT[90]), "", "large")])
+    assert read == [(600, 900), (900, 600)]  # the words are read in the image as large as it is
+    assert found.turned == 90 and found.by_text and found.text is not None
+    assert found.text[0].box == pytest.approx((0.2, 0.6, 0.5, 0.9))  # the left is the lower end of the image
+    assert list(found.timings_ms) == ["step1", "step2", "step3", "read"] and found.timings_ms["read"] == 1000
+
+
+def test_a_box_of_a_turned_image_is_one_of_the_image() -> None:
+    image = Image.new("L", (200, 100))
+    image.paste(255, (20, 10, 60, 80))
+    for place in range(len(TURNS)):
+        turned = _turned(Query(image, ""), place).image
+        left, top, right, bottom = turned.getbbox() or (0, 0, 0, 0)
+        box = (left / turned.width, top / turned.height, right / turned.width, bottom / turned.height)
+        assert _unturned(box, place) == pytest.approx((0.1, 0.1, 0.3, 0.8))
 
 
 def test_what_does_not_count_turned_keeps_its_result(retriever: Retriever[Index]) -> None:
