@@ -134,8 +134,8 @@ class RecognitionSettings(_Table):
         lead_p: Coefficient of its lead over the others by the second network of step 1's encoder alone.
         lead_a: Coefficient of its lead in how well its image agrees with the query's.
         distance: Coefficient of its distance from the others' mean fused score, in standard deviations.
-        lead_w: Coefficient of its lead in how similar the words on it are to those on the query's, if these were read.
         images: Coefficient of the logarithm of the number of its images.
+        lead_w: Coefficient of its lead in how similar the words on it are to those on the query's, if these were read.
     """
 
     fitted_to: str = ""
@@ -150,8 +150,8 @@ class RecognitionSettings(_Table):
     lead_p: float = 0
     lead_a: float = 0
     distance: float = 0
-    lead_w: float = 0
     images: float = 0
+    lead_w: float = 0
 
 
 class SectionsSettings(_Table):
