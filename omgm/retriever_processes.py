@@ -211,7 +211,7 @@ class RetrieverProcesses:
 
 def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> None:
     """Answers batch after batch until the server closes the connection or ends; runs in a process of its own."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole process group; the server still needs answers
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to the whole group; the server still needs answers
         signal.signal(number, signal.SIG_IGN)
     logging.basicConfig(level=logging.ERROR)  # the server has logged the warnings of the same index and models
     from omgm.opening import open_retriever

@@ -10,7 +10,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+CACHE_ADVICE = "set XDG_CACHE_HOME to a folder that can be written"
+"""What helps where the cache folder cannot be used."""
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+
+
+def cache_folder() -> Path:
+    """Returns `omgm` in the user's cache folder.
+
+    Raises:
+        OSError: The user has no home; the message names the variable that replaces it.
+    """
+    if named := os.environ.get("XDG_CACHE_HOME"):
+        return Path(named) / "omgm"
+    try:
+        return Path.home() / ".cache" / "omgm"
+    except RuntimeError as error:  # neither HOME nor an entry for the user's id, as in containers
+        raise OSError(f"this user has no home for files that are kept; {CACHE_ADVICE}") from error
 
 
 def sha256_of(path: Path) -> str:

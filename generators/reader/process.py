@@ -126,7 +126,7 @@ def _generation(fields: dict[str, Any]) -> Generation:
 
 def main() -> None:
     """Answers questions until the end of the input."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole process group; the service still needs answers
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to the whole group; the service still needs answers
         signal.signal(number, signal.SIG_IGN)
     reader = ExtractiveReader()
     for lines in _waiting_lines():
