@@ -16,17 +16,11 @@ _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def cache_folder() -> Path:
-    """Returns `omgm` in the user's cache folder.
-
-    Raises:
-        OSError: The user has no home; the message names the variable that replaces it.
-    """
-    if named := os.environ.get("XDG_CACHE_HOME"):
-        return Path(named) / "omgm"
-    try:
-        return Path.home() / ".cache" / "omgm"
-    except RuntimeError as error:  # neither HOME nor an entry for the user's id, as in containers
-        raise OSError(f"this user has no home for files that are kept; {CACHE_ADVICE}") from error
+    """Returns `omgm` in the user's cache folder; raises an OSError if there is neither a home nor XDG_CACHE_HOME."""
+    home = os.path.expanduser("~")  # stays "~" in containers whose user has no name
+    if not (named := os.environ.get("XDG_CACHE_HOME")) and home == "~":
+        raise OSError(f"this user has no home to keep files in; {CACHE_ADVICE}")
+    return Path(named or f"{home}/.cache") / "omgm"
 
 
 def sha256_of(path: Path) -> str:

@@ -20,9 +20,12 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """A request whose fields have been checked; `image` is bytes, or still base64, a data URI or a URL."""
+    """A request whose fields have been checked; `image` is bytes, or still base64, a data URI or a URL.
 
-    image: bytes | str
+    `None` is a conversation without an image, as front ends send to check a model.
+    """
+
+    image: bytes | str | None
     question: str
     options: Options
     stream: bool
@@ -37,7 +40,7 @@ class CheckedRequest:
 
 
 def checked_request(
-    image: bytes | str, question: str, options: AnswerOptions, stream: bool, settings: ServingSettings
+    image: bytes | str | None, question: str, options: AnswerOptions, stream: bool, settings: ServingSettings
 ) -> CheckedRequest:
     """Checks a request against the limits and returns it.
 

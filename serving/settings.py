@@ -9,11 +9,15 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+DIGEST = "[0-9a-f]{64}"
+"""The form of a key's SHA-256 digest."""
+
 
 def _form(pattern: str, message: str) -> AfterValidator:
     """Returns a validator for text that must match a pattern; malformed values would silently never compare equal."""
 
     def check(text: str) -> str:
+        text = text.strip()
         if not re.fullmatch(pattern, text):
             raise PydanticCustomError("form", message)
         return text
@@ -22,7 +26,7 @@ def _form(pattern: str, message: str) -> AfterValidator:
 
 
 Digest = Annotated[
-    str, _form("[0-9a-f]{64}", "must be the SHA-256 digest that `omgm serve --new-key` prints beside a key")
+    str, _form(DIGEST, "must be the SHA-256 digest that `omgm serve --new-key` prints beside a key, not the key")
 ]
 Host = Annotated[str, _form(r"[^\s/*]+", "must be a host or host:port, such as example.org, without scheme or path")]
 Origin = Annotated[

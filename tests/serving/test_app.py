@@ -219,7 +219,7 @@ def test_entity_images(world: World, client: httpx.Client) -> None:
     assert response.content == (world.folder / "red.png").read_bytes()
     assert "sandbox" in response.headers["content-security-policy"]
     for row in ("2", "3", "-1", "99999999999999999999"):
-        assert fault(client.get(f"/entities/{row}/image")) == (404, "not_found", "row")
+        assert fault(client.get(f"/entities/{version}/image")) == (404, "not_found", "row")
     assert fault(client.get("/entities/one/image")) == (422, "wrong_type", "row")
 
 
@@ -268,14 +268,14 @@ def test_examples_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_documents(client: httpx.Client) -> None:
     paths = client.get("/openapi.json").json()["paths"]
-    assert {"/answer", "/retrieve", "/health/live", "/health/ready", "/entities/{row}/image", "/examples"} <= set(paths)
+    assert {"/answer", "/retrieve", "/health/live", "/health/ready", "/entities/{version}/image", "/examples"} <= set(paths)
     content = paths["/answer"]["post"]["requestBody"]["content"]
     assert set(content) == {"multipart/form-data", "application/json"}
     choice = content["application/json"]["schema"]["properties"]["on_generator_error"]
     assert (choice["enum"], choice["default"]) == (["degrade", "fail"], "degrade")
     assert "on_generator_error" in str(content["multipart/form-data"])
     assert "424" in paths["/answer"]["post"]["responses"]
-    assert paths["/entities/{row}/image"]["get"]["responses"].keys() == {"200", "401", "403", "404", "421", "422"}
+    assert paths["/entities/{version}/image"]["get"]["responses"].keys() == {"200", "401", "403", "404", "421", "422"}
     assert "HTTPValidationError" not in client.get("/openapi.json").text  # all errors have the same shape
 
 
