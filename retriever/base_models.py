@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from zipfile import BadZipFile, ZipFile
 
-from retriever.files import CACHE_ADVICE, cache_folder, naming, sha256_of
+from retriever.files import cache_folder, naming, sha256_of
 from retriever.hub import local_or_fetched
 from retriever.wording import gigabytes
 
@@ -219,7 +219,8 @@ def _filling(base: Base) -> Iterator[Path]:
             base.folder.parent.mkdir(parents=True, exist_ok=True)
             folder = Path(mkdtemp(prefix=".partial-", dir=base.folder.parent))
         except OSError as error:
-            raise OSError(f"{base.folder.parent}: {error.strerror or error}; {CACHE_ADVICE}") from error
+            advice = "set XDG_CACHE_HOME to a folder that can be written"
+            raise OSError(f"{base.folder.parent}: {error.strerror or error}; {advice}") from error
         try:
             yield folder
             if not base.folder.is_dir():  # another process may have been faster

@@ -24,11 +24,6 @@ _SETTLED = 1_000_000_000
 """Nanoseconds after its last change from which a file is noted; before, it could change without another time."""
 
 
-def default_digests() -> Path:
-    """Returns the file that all commands of a user share: `omgm/digests.sqlite` in the user's cache folder."""
-    return cache_folder() / "digests.sqlite"
-
-
 def digests_of(contents: Iterable[Path | bytes | None], cache: Path | None = None) -> Iterator[bytes]:
     """Yields the digest of each content: of the bytes, or of the file's; `MISSING` for `None` and unreadable files.
 
@@ -37,11 +32,11 @@ def digests_of(contents: Iterable[Path | bytes | None], cache: Path | None = Non
 
     Args:
         contents: Bytes, or the paths of files.
-        cache: The file in which digests are kept; by default `default_digests`.
+        cache: The file in which digests are kept; by default one in the cache folder for all commands of a user.
     """
     path = cache
     try:
-        path = path or default_digests()
+        path = path or cache_folder() / "digests.sqlite"
         path.parent.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(path, timeout=30, isolation_level=None)
     except (OSError, sqlite3.Error) as error:

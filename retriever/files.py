@@ -10,17 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-CACHE_ADVICE = "set XDG_CACHE_HOME to a folder that can be written"
-"""What helps where the cache folder cannot be used."""
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def cache_folder() -> Path:
     """Returns `omgm` in the user's cache folder; raises an OSError if there is neither a home nor XDG_CACHE_HOME."""
-    home = os.path.expanduser("~")  # stays "~" in containers whose user has no name
-    if not (named := os.environ.get("XDG_CACHE_HOME")) and home == "~":
-        raise OSError(f"this user has no home to keep files in; {CACHE_ADVICE}")
-    return Path(named or f"{home}/.cache") / "omgm"
+    cached = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if cached.startswith("~"):  # in containers whose user has no name
+        raise OSError("this user has no home to keep files in; set XDG_CACHE_HOME to a folder that can be written")
+    return Path(cached) / "omgm"
 
 
 def sha256_of(path: Path) -> str:

@@ -55,5 +55,7 @@ def test_a_service_under_cases_of_its_own_document(tmp_path: Path) -> None:
 def test_a_service_that_fails_is_noticed(tmp_path: Path) -> None:
     with served(tmp_path) as world:
         world.retriever.index.image_path = lambda row: 1 / 0  # type: ignore[assignment, return-value]
-        request = HostileRequest("image", b"GET /entities/0/image HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        request = HostileRequest(
+            "image", b"GET /entities/0/image?id=https://kb/red HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        )
         assert asyncio.run(send(address_of(world.url), request)) == 500
