@@ -136,7 +136,7 @@ def test_the_api_s_document_says_what_needs_which_key(client: httpx.Client) -> N
         for method, operation in operations.items():
             wrong = bearer(READ if method in ("put", "delete") else WRITE)
             found = [
-                client.request(method, path.format(row=0, name="x", entity_id="x"), headers=headers).status_code
+                client.request(method, path.format(version="0", name="x", entity_id="x"), headers=headers).status_code
                 for headers in ({}, wrong)
             ]
             refused = {401, 403, 421} & {int(status) for status in operation["responses"]}
