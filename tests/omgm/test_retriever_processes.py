@@ -226,9 +226,11 @@ def test_a_service_survives_its_processes_and_changes_its_index(example_folder: 
     with serving(example_folder / "index", port) as service, ThreadPoolExecutor(4) as threads:
         first = children_of(service.pid)
         assert len(first) == 2
+        for process in (service.pid, *first):  # as of a terminal that is closed, or `systemctl reload`
+            os.kill(process, signal.SIGHUP)
         answers = list(threads.map(ask, range(8)))
         assert {answer.status_code for answer in answers} == {200}
-        assert len({answer.json()["entity"]["id"] for answer in answers}) == 1
+        assert len({answer.json()["entity"]["id"] for answer in answers}) == 1 and children_of(service.pid) == first
         entity = answers[0].json()["entity"]["id"]
         assert httpx.delete(f"{address}/entities", params={"id": entity}).status_code == 200
         assert {answer.json()["entity"]["id"] for answer in threads.map(ask, range(4))}.isdisjoint({entity})
