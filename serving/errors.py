@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from retriever.key_marks import without_keys
 from retriever.types import EngineError
 from serving.logs import ACCESS, REQUEST_ID
 from serving.schemas import ErrorOut
@@ -64,8 +65,8 @@ class ApiError(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
-        self.message = message
-        self.param = param
+        self.message = without_keys(message)
+        self.param = None if param is None else without_keys(param)
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, dict[str, str | None]]:

@@ -50,7 +50,7 @@ def checked_request(
     question = question.strip()
     if not question:
         raise ApiError(422, "empty_question", "the question is empty", param="question")
-    if len(question) > settings.max_question_chars:
+    if image is not None and len(question) > settings.max_question_chars:  # else nobody reads it
         most = f"{settings.max_question_chars} are accepted (serving.max_question_chars)"
         message = f"the question has {len(question)} characters; at most {most}"
         raise ApiError(422, "question_too_long", message, param="question")

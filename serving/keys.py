@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serving.errors import ApiError
-from serving.settings import DIGEST
 
 CHALLENGE = 'Bearer realm="omgm"'
 """The WWW-Authenticate header of refusals, by which `omgm doctor` recognizes this service."""
@@ -85,7 +84,7 @@ def _fault(key: str) -> str:
         return ": it is in quotes or brackets; send it without them"
     if re.search(r"\s", key):
         return ": it has spaces in it"
-    return ": it is the digest; send the key that was printed above it" if re.fullmatch(DIGEST, key) else ""
+    return ": it is the digest; send the key that was printed above it" if re.fullmatch("[0-9a-f]{64}", key) else ""
 
 
 def _contains(digests: Sequence[str], digest: str) -> bool:

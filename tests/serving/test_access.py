@@ -96,6 +96,23 @@ def test_a_key_in_another_form_is_told_what_is_wrong(client: httpx.Client, sent:
     assert response.status_code == 401 and told in response.json()["error"]["message"] and READ not in response.text
 
 
+def test_a_key_in_the_wrong_place_is_not_repeated(tmp_path: Path) -> None:
+    key = new_key()
+    image = data_uri(image_bytes("red"))
+    with served(tmp_path) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
+        fields = {"image": image, "question": WHEN}
+        asked = [{**fields, key: 1}, {**fields, "mode": key}, {**fields, "k": key}, {**fields, "image": key}]
+        responses = [client.post("/answer", json=one) for one in asked]
+        chat = {"model": key, "messages": [{"role": "user", "content": [{"type": key}]}]}
+        responses += [client.post("/v1/chat/completions", json=one) for one in (chat, {**chat, "model": "omgm"})]
+        responses += [
+            client.get(path) for path in (f"/entities/{key}", f"/v1/models/{key}", f"/{key}", f"/examples/{key}")
+        ]
+        responses.append(client.post(f"/answer?{key}=1", json=fields))
+    for response in responses:
+        assert response.status_code in (400, 404, 422) and key[5:20] not in response.text, response.text
+
+
 def test_nothing_is_read_of_a_refused_upload(client: httpx.Client, world: World) -> None:
     before = len(world.retriever.batches)
     assert fault(client.post("/answer", content=b"\0" * 20_000_000)) == (401, "missing_api_key", None)

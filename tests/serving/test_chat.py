@@ -294,6 +294,10 @@ def test_a_front_end_that_checks_the_model_is_told_that_an_image_is_needed(clien
     chunks = list(ask(client, *ping, max_tokens=1, stream=True, stream_options={"include_usage": True}))
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert (text, chunks[-2].choices[0].finish_reason) == (choice.message.content, "stop")
+    task = ask(
+        client, {"role": "user", "content": "### Task: write a title for the chat. " * 20}
+    )  # of the front end itself
+    assert task.choices[0].message.content == choice.message.content
     told = completion.model_extra["omgm"]
     assert (told["answer"], told["abstained"], told["entity"], told["candidates"]) == (None, True, None, [])
 
