@@ -287,7 +287,7 @@ def test_settings() -> None:
         with pytest.raises(ValueError, match="needs timeout > 0 and retries >= 0"):
             Client(**wrong)  # type: ignore[arg-type]
     for key in ("omgm-secret omgm-other", "omgm-sec\nret", "omgm-s\u00e9cret"):
-        with pytest.raises(ValueError, match="^api_key: has spaces, line breaks or letters that no key has$"):
+        with pytest.raises(ValueError, match=r"^api_key: has spaces, line breaks or letters that no key has$"):
             Client(api_key=key)
 
 
