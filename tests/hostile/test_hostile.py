@@ -48,7 +48,7 @@ def test_a_service_under_cases_of_its_own_document(tmp_path: Path) -> None:
         document["paths"] = {path: document["paths"][path] for path in ("/answer", "/entities/{version}/image")}
         outcomes = send_cases(world.url, schema_cases(document, 40, seed=0))
         assert faults(outcomes) == {} and outcomes.total() >= 20
-        assert {kind for kind, _ in outcomes} == {"schema: POST /answer", "schema: GET /entities/{row}/image"}
+        assert {kind for kind, _ in outcomes} == {"schema: POST /answer", "schema: GET /entities/{version}/image"}
         assert is_answered(address_of(world.url))
 
 

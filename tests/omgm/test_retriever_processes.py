@@ -245,6 +245,19 @@ def test_a_service_survives_its_processes_and_changes_its_index(example_folder: 
     assert not any(Path(f"/proc/{child}").exists() for child in last)
 
 
+@linux
+def test_a_supervisor_restarts_a_service_that_was_killed(example_folder: Path) -> None:
+    port = free_port()
+    with serving(example_folder / "index", port) as killed:
+        children = children_of(killed.pid)
+        killed.kill()
+    assert killed.returncode == -signal.SIGKILL
+    with serving(example_folder / "index", port):  # at the same port, and the index can be changed
+        response = httpx.delete(f"http://127.0.0.1:{port}/entities", params={"id": "unknown"})
+        assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
+    wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+
 @pytest.mark.parametrize("device", ["cuda", "auto"])
 def test_workers_are_for_a_cpu(
     device: str, example_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

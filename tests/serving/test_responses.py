@@ -170,7 +170,7 @@ def test_usage(tmp_path: Path) -> None:
 def test_without_an_image(client: OpenAI) -> None:
     response = client.responses.create(model="omgm", input="ping", max_output_tokens=16)
     assert response.status == "completed" and "an image is needed" in response.output_text
-    events = list(client.responses.create(model="omgm", input=[user(text_part())], stream=True))
+    events: list[Any] = list(ask(client, user(text_part()), stream=True))
     assert events[-1].type == "response.completed" and "an image is needed" in events[-1].response.output_text
 
 
