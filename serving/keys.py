@@ -59,7 +59,7 @@ class ApiKeys:
         writing = method in _WRITING
         if not self.read and not (writing and self.write):
             return None
-        scheme, _, key = authorization.strip().partition(" ")
+        scheme, key = (*authorization.split(None, 1), "", "")[:2]
         key = key.strip()
         if scheme.lower() != "bearer" or not key:
             message = "this service needs a key; send it as Authorization: Bearer KEY"
