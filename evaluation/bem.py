@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import retriever.models  # noqa: F401  before transformers
-from indexes.extras import optional
 from retriever.files import sha256_of
 from retriever.texts import by_length
 
@@ -113,7 +112,7 @@ def load_bem(folder: Path) -> Bem:
     rows padded to 512 tokens, as in the published code.
 
     Raises:
-        ValueError: A file is missing, the model is not a suitable classifier, or onnxruntime is not installed.
+        ValueError: A file is missing, or the model is not a suitable classifier.
     """
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
@@ -169,7 +168,9 @@ def _bert(folder: Path) -> Logits:
 
 def _onnx(path: Path) -> tuple[Logits, int | None]:
     """Loads the model; returns it with the width that rows must be padded to, `None` if it accepts any width."""
-    session = optional("onnxruntime", "bem", str(path)).InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    import onnxruntime  # takes a quarter of a second
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     inputs = {entry.name: entry for entry in session.get_inputs()}
     named = [next((name for name in inputs if name.split(":")[0] in known), None) for known in (_IDS, _TYPES, _MASKS)]
     ids, segment_ids, mask = named

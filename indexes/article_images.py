@@ -14,6 +14,9 @@ LABELED = "labeled:"  # prefix of the URLs of labeled images (`indexes.labeled_i
 GROUNDS = "grounds:"
 """Prefix of the name of a key that is the main image on several backgrounds; the image's own name follows."""
 
+WITHIN = "within:"
+"""Prefix of the name of a key that is an image without its uniform border; the image's own name follows."""
+
 ImageProblem = Literal["missing", "unreadable"]
 
 
@@ -23,6 +26,7 @@ class ImageUse(NamedTuple):
     keys: int = 1  # most image keys per entity, not counting labeled images; 1 means the main image only
     sections: bool = False  # whether a section's tokens use its own image, if it has one, instead of the main image
     labeled: bool = False  # whether all labeled images are used: as keys and, with a fusion encoder, by their tokens
+    within: bool = False  # whether images with a uniform border are keys without it, too
 
 
 MAIN_ONLY = ImageUse()
@@ -94,12 +98,18 @@ def keys_with_tokens(main: str | None, further: Sequence[str], use: ImageUse) ->
 
 
 def choose_further(
-    entity: Entity, main: MainImage, use: ImageUse, usable: Callable[[str], str | None], groundless: bool = False
+    entity: Entity,
+    main: MainImage,
+    use: ImageUse,
+    usable: Callable[[str], str | None],
+    groundless: bool = False,
+    has_border: Callable[[str], bool] = lambda name: False,
 ) -> FurtherImages:
     """Returns the further images of an entity, in the order of its article; none without a readable main image.
 
     If the main image has no background, the first further key is the main image on several ones, see
-    `indexes.builder.grounds`. `usable` returns the name of a readable image by its URL.
+    `indexes.builder.grounds`. `usable` returns the name of a readable image by its URL; if `has_border` says yes to
+    that name, what is within the border is the next key, beyond `use.keys`.
     """
     if not main.readable:
         return FurtherImages()
@@ -107,6 +117,8 @@ def choose_further(
     if groundless and left:
         keys.append(f"{GROUNDS}{main.path}")
         left -= 1
+    if use.within and not is_labeled(str(main.path)) and has_border(str(main.path)):
+        keys.append(f"{WITHIN}{main.path}")
     for image in entity.images:
         labeled = image.url.startswith(LABELED)
         if not (use.labeled if labeled else left):
@@ -115,6 +127,8 @@ def choose_further(
         if name is not None and name != main.path and name not in keys:
             keys.append(name)
             left -= not labeled
+            if use.within and not labeled and has_border(name):
+                keys.append(f"{WITHIN}{name}")
     sections = list[str | None]()
     for section in entity.sections if use.sections else ():
         own = (usable(image.url) for image in entity.images if image.section == section.index)

@@ -16,7 +16,7 @@ from PIL import Image
 from indexes.article_images import LABELED
 from indexes.ids import WantedIds
 from indexes.image_source import ImageSource
-from retriever.borders import load_query_image
+from retriever.borders import RULE, load_query_image
 from retriever.digests import digests_of
 from retriever.files import as_line
 from retriever.types import ArticleImage, Entity
@@ -64,7 +64,7 @@ class LabeledSource:
         for image, content in zip(listed, digests_of(image.path for image in listed), strict=True):
             digest.update(as_line([image.entity_id, *image.others, image.image_id, content.hex()]))
         if trim_borders:
-            digest.update(as_line("trimmed"))
+            digest.update(as_line(["trimmed", RULE]))
         self.digest = digest.hexdigest()
         self._images = images
 

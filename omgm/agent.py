@@ -18,8 +18,8 @@ from chat_models.replies import ChatReply
 from omgm.api import OMGM
 from omgm.settings import AgentSettings
 from omgm.web_access import TOOLS, WebAccess, WebSettings, agent_tools, web_of
-from retriever.asking import Searcher
 from retriever.images import ImageInput, load_image
+from retriever.searching import Searcher
 from retriever.trail_views import Watch
 from search_agents.budget import Budget
 from search_agents.corpus import Corpus

@@ -28,7 +28,7 @@ _EXAMPLES, _LOOKED_AT = 5, 100
 _SETTINGS: Any = {
     "encoder": {"model", "key_sizes", "long_texts"},
     "fusion": {"model", "tokens", "section_images"},
-    "search": {"candidates", "image_keys", "kind"},
+    "search": {"candidates", "image_keys", "kind", "words"},
     "index": {"drop_sections", "keep_navigation"},
     "summarizer": {"kind", "model", "max_words"},
 }

@@ -19,8 +19,8 @@ from retriever.entry_points import named, targets
 
 if TYPE_CHECKING:
     from omgm.settings import Profile
-    from retriever.asking import Searcher
     from retriever.protocols import DualEncoder
+    from retriever.searching import Searcher
     from serving.modes import Mode, Modes
 
 logger = logging.getLogger(__name__)

@@ -10,13 +10,14 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from indexes.live.following import FollowingIndex
-from indexes.store.columns import ColumnModel
+from indexes.store.columns import ColumnModel, text_column
 from indexes.store.generations import current_files
 from indexes.store.index import Index, OpenOptions, check_candidates
 from indexes.store.manifest import read_manifest
 from omgm import parts
 from omgm.own_recognition import own_recognition
 from omgm.settings import Profile
+from retriever.borders import RULE
 from retriever.image_cache import ImageCache
 from retriever.pipeline import Retriever
 from retriever.protocols import Align, DualEncoder, FusionEncoder, LocalEncoder, Step, TextReranker, VectorReranker
@@ -104,18 +105,35 @@ def open_retriever(
     warn_of_pair(profile)
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     reranker = reranker or _build_reranker(profile, folder)
-    columns = {"sections": reranker.encoder} if isinstance(reranker, VectorReranker) else {}
+    columns: dict[str, ColumnModel] = {"sections": reranker.encoder} if isinstance(reranker, VectorReranker) else {}
+    if profile.search.words:
+        columns |= _text_reader(profile, folder)
     options = index_options(profile, encoder, fusion, columns)
     opened = index or (FollowingIndex.open if live else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
+    _warn_of_borders(profile, folder, opened)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
-    found = search_steps(profile, opened, encoder, fusion, recognition)
-    steps = [*found, SectionRerank(reranker, opened, profile.sections.beta)]
+    first, second = search_steps(profile, opened, encoder, fusion, recognition)
+    steps: list[Step] = [first, second, SectionRerank(reranker, opened, profile.sections.beta)]
     pin = opened.pinned if isinstance(opened, FollowingIndex) else nullcontext
     encode_parts = encoder.encode_parts if isinstance(encoder, LocalEncoder) else None
     propose = None if encode_parts is None else part_scores(encode_parts, opened)
     trim = profile.search.trim_borders
-    return Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
+    retriever = Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
+    column = text_column(opened.manifest)
+    if column is not None and column.search is not None and column.name in columns:
+        labels = column.search(opened, columns[column.name])
+        first.by_text, retriever.refine = labels.add, labels.refine
+    return retriever
+
+
+def _warn_of_borders(profile: Profile, folder: Path, index: Index) -> None:
+    inputs = index.manifest.inputs
+    if profile.search.trim_borders and inputs.image_keys > 1 and inputs.borders != RULE:
+        reason = (
+            "was built without keys of its images within their borders, so things on a plain ground may be declined"
+        )
+        logger.warning("%s: %s; build it again: omgm build-index %s --overwrite", folder, reason, profile.options)
 
 
 def warn_of_pair(profile: Profile) -> None:
@@ -137,14 +155,15 @@ def warn_of_pair(profile: Profile) -> None:
 
 def search_steps(
     profile: Profile, index: Index, encoder: DualEncoder, fusion: FusionEncoder, recognition: Recognition | None
-) -> list[Step]:
+) -> tuple[EntitySearch, FusionRerank]:
     """Returns the steps that find entities, with a profile's settings and the signs that `recognition` weighs."""
     weights = Signs() if recognition is None else recognition.weights
     first = EntitySearch(encoder, index, profile.search.k, second_network=weights.lead_p != 0)
-    second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode)
+    within = index.manifest.inputs.image_use.within
+    second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode, within=within)
     if recognition is not None and weights.lead_a:
         second.align, second.is_undecided = _align(encoder), recognition.is_undecided
-    return [first, second]
+    return first, second
 
 
 def all_signs(retriever: Retriever[Index], encoder: DualEncoder) -> None:
@@ -171,6 +190,20 @@ def _build_reranker(profile: Profile, folder: Path) -> TextReranker:
         profile.options,
     )
     return parts.build_text_reranker(profile, "bm25")
+
+
+def _text_reader(profile: Profile, folder: Path) -> dict[str, ColumnModel]:
+    """Returns what reads the text on images, by the name of the column; none for an index without one."""
+    column = text_column(read_manifest(current_files(folder)))
+    if column is not None:
+        return parts.build_columns(profile, [column.name])
+    logger.warning(
+        "%s: was built without the text on its images, so that of queries is not read; to recognize things by their "
+        "labels, build it again, which only adds this: omgm build-index %s --overwrite",
+        folder,
+        profile.options,
+    )
+    return {}
 
 
 def has_section_vectors(folder: Path) -> bool:

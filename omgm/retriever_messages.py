@@ -12,6 +12,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from PIL import Image
+from pydantic import TypeAdapter
 
 from retriever.asking import EntityIndex
 from retriever.image_cache import content_of, set_content
@@ -19,6 +20,7 @@ from retriever.images import ALPHA
 from retriever.results import values_of
 from retriever.types import Candidate, Entity, Options, Query, RetrievalFields, RetrievalResult, ScoredSection
 
+_FIELDS = TypeAdapter(RetrievalFields)
 _SECTION = tuple(field.name for field in fields(ScoredSection))
 _CANDIDATE = tuple(field.name for field in fields(Candidate) if field.name not in ("row", "sections"))
 
@@ -87,7 +89,7 @@ def _written(result: RetrievalResult, index: EntityIndex) -> dict[str, Any]:
             [entity.id, _values(candidate, _CANDIDATE), [_values(section, _SECTION) for section in candidate.sections]]
             for entity, candidate in zip(entities, result.candidates, strict=True)
         ],
-        "fields": values_of(RetrievalFields, result),
+        "fields": _FIELDS.dump_python(result, mode="json", warnings=False),
     }
 
 
@@ -114,14 +116,10 @@ def _read(result: Mapping[str, Any], index: EntityIndex, version: object) -> Ret
         if row is not None:
             scored = [ScoredSection(**dict(zip(_SECTION, section, strict=True))) for section in sections]
             candidates.append(Candidate(row, sections=scored, **dict(zip(_CANDIDATE, scores, strict=True))))
-    own: dict[str, Any] = {name: _as_tuple(value) for name, value in result["fields"].items()}
+    own = values_of(RetrievalFields, _FIELDS.validate_python(result["fields"]))
     return RetrievalResult(
         query_id=result["query_id"], candidates=candidates, timings_ms=result["timings_ms"], version=version, **own
     )
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value  # which JSON does not tell apart
 
 
 def _values(source: object, names: Sequence[str]) -> list[Any]:

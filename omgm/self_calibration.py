@@ -25,6 +25,7 @@ from indexes.store.manifest import RECOGNITION
 from omgm.opening import all_signs, recognition_key, search_steps
 from omgm.own_recognition import images_in, read_recognition, write_recognition
 from omgm.settings import Profile
+from retriever.borders import trim
 from retriever.image_cache import ImageCache, set_content
 from retriever.images import load_image, load_small
 from retriever.models.encoder import ClipEncoder
@@ -32,7 +33,7 @@ from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder
-from retriever.recognition import SIGNS, Recognition, signs_of
+from retriever.recognition import OF_WORDS, SIGNS, Recognition, signs_of
 from retriever.types import FloatArray, Options, Query, RetrievalResult
 from training.augment import bent, vary
 
@@ -80,7 +81,8 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
         "changes": index.changes if isinstance(index, FollowingIndex) else 0,
         "threshold": AT,
         "shares": [DECLINED, KEPT, LEAST],
-        "signs": [*SIGNS],  # of a file without them, the signs it lacks have no weight
+        # Of a file without them, the signs it lacks have no weight; that of words has the profile's.
+        "signs": [name for name in SIGNS if name != OF_WORDS],
     }
     if made_for.items() <= (read_recognition(folder) or {}).items():
         return
@@ -110,7 +112,7 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
         "sampled": len(shown),
         "bias": recognition.bias,
         "crop_threshold": recognition.crop_threshold,
-        "weights": asdict(recognition.weights),
+        "weights": {name: value for name, value in asdict(recognition.weights).items() if name != OF_WORDS},
         "curve": [one._asdict() for one in curve],
     }
     write_recognition(folder, found)
@@ -167,7 +169,8 @@ def _trials(
     paths = [index.image_path(row) for row in rows]
     contents = [path.read_bytes() if path else b"" for path in paths]
     shown = [load_image(content) for content in contents]
-    images = photographed_again(shown, seed) + photographed_again(shown, seed + MOST, waving=True)
+    flat = [*map(trim, shown)] if retriever.trim_borders else shown  # as a thing fills the frame; a flag is whole
+    images = photographed_again(flat, seed) + photographed_again(shown, seed + MOST, waving=True)
     for number, image in enumerate(images):
         set_content(image, f"{seed} {number}")
     queries = [Query(image, "", str(row)) for image, row in zip(images, [*rows, *rows], strict=True)]

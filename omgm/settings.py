@@ -48,8 +48,11 @@ class SearchSettings(_Table):
             image_weight) * summary`.
         image_keys: With `image` or `combined`, the maximum number of images searched per entity; the best one counts.
             Above 1, each also has tokens for step 2, and a main image with a transparent background gets a further key.
-        trim_borders: Whether uniform borders are cut off query, training and labeled images.
+        trim_borders: Whether uniform borders are cut off query, training and labeled images. With `image_keys` above 1,
+            others are searched with and without theirs.
         crops: Whether parts of a query image are searched if the image as a whole is not recognized.
+        words: Whether the text on images is read: those of an index when it is built, and a query's if it is not
+            surely recognized.
         kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, then
             `ivf-pq`), or `milvus`.
         uri: For `milvus`, the server's address, or a file whose name ends with `.db`.
@@ -62,6 +65,7 @@ class SearchSettings(_Table):
     image_keys: int = Field(default=1, ge=1)
     trim_borders: bool = False
     crops: bool = False
+    words: bool = False
     kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"] = "auto"
     uri: str = ""
     gpu: Literal["torch", "faiss"] = "torch"
@@ -130,6 +134,8 @@ class RecognitionSettings(_Table):
         lead_p: Coefficient of its lead over the others by the second network of step 1's encoder alone.
         lead_a: Coefficient of its lead in how well its image agrees with the query's.
         distance: Coefficient of its distance from the others' mean fused score, in standard deviations.
+        lead_w: Coefficient of its lead in how similar the words on it are to those on the query's, if these were read.
+        images: Coefficient of the logarithm of the number of its images.
     """
 
     fitted_to: str = ""
@@ -144,6 +150,8 @@ class RecognitionSettings(_Table):
     lead_p: float = 0
     lead_a: float = 0
     distance: float = 0
+    lead_w: float = 0
+    images: float = 0
 
 
 class SectionsSettings(_Table):

@@ -36,7 +36,7 @@ from search_agents.tools.engines import (
     serpapi,
 )
 from search_agents.tools.frozen import frozen_fetch, frozen_image_search, frozen_screenshot, frozen_search
-from search_agents.tools.images import has_ocr, ocr, rotate, sharpen, zoom_in
+from search_agents.tools.images import ocr, rotate, sharpen, zoom_in
 from search_agents.tools.index import IndexTools
 from search_agents.tools.page import Screenshot, open_page
 from search_agents.tools.web import Fetch, web_image_search, web_pages, web_search
@@ -197,7 +197,7 @@ class WebAccess:
 def agent_tools(index: IndexTools, web: WebAccess) -> list[Tool]:
     """Returns an agent's tools: for the index, for images, and for the parts of the web that it may use."""
     openers = [index.opener, *([web_pages(web.fetch)] if web.fetch is not None else [])]
-    images = [zoom_in(), rotate(), sharpen(), *([ocr()] if has_ocr() else [])]
+    images = [zoom_in(), rotate(), sharpen(), ocr()]
     return [*index.tools(), *images, *web.tools(), open_page(openers, web.screenshot, index.changes)]
 
 

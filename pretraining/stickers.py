@@ -30,11 +30,11 @@ from pretraining.designs import (
 )
 from pretraining.ink import Sheet, font, word
 from pretraining.layers import FIGURES, LETTERING, plain
-from retriever.borders import MARGIN
 
 PLAIN_DESIGN = 0.4  # share of marks that are ordinary designs without their ground
 WORDMARKS = 0.15
 ICONS = 0.45  # share of the others that are drawn with a pen of constant width
+MARGIN = 0.06  # around a design, of its longer side: 0.3 to 1.5 times this, twice
 GRID = 12  # cells per side of the grid that an icon's strokes follow
 LETTERS = ("DejaVuSans-Bold", "DejaVuSans", "DejaVuSerif-Bold", "DejaVuSansMono-Bold", "cmss10", "STIXGeneralBol")
 

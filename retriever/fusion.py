@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+WORDS = 0.3
+"""Weight of the similarity of words, which is added to the score of the images."""
+
 
 def fuse(first: Sequence[float | None], second: Sequence[float | None], weight: float) -> list[float]:
     """Fuses the two scores of each item: `weight * first + (1 - weight) * second`.

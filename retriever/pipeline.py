@@ -14,15 +14,18 @@ import torch
 from PIL import Image
 
 from retriever.asking import EntityIndex
-from retriever.borders import edges_of, without_border
-from retriever.crops import Propose, retrieve_crops
-from retriever.images import load_image
+from retriever.borders import edges_of, load_query_image, without_border
+from retriever.crops import Propose, Retrieve, retrieve_crops
 from retriever.protocols import Finish, Step
 from retriever.recognition import PLAIN, Recognition, contrast, is_declined
 from retriever.streams import Turns, free_threads, nothing_left_behind, own_stream, side_by_side
 from retriever.types import Candidate, Crop, Query, RetrievalResult
 
 IndexT = TypeVar("IndexT", bound=EntityIndex)
+Refine = Callable[
+    [Retrieve, Sequence[Query], Sequence[Query], Sequence[RetrievalResult], Recognition], list[RetrievalResult]
+]
+"""Returns better results where it has any, given the queries, and these without borders."""
 _Stage = tuple[Step, Callable[[], AbstractContextManager[object]]]
 
 
@@ -49,6 +52,7 @@ class Retriever(Generic[IndexT]):
         splits: Whether a batch may be split across cores; not if a step knows its batch in advance.
         device: Where the steps' models are.
         propose: Says which parts of an image to search if it is not recognized (`retriever.crops`).
+        refine: Improves results before parts of images are searched (`retriever.label_reading`).
 
     Attributes:
         models: Any other code that runs the models must do so in `with retriever.models`; no batch is in a step
@@ -69,8 +73,10 @@ class Retriever(Generic[IndexT]):
         splits: bool = True,
         device: torch.device | str = "cpu",
         propose: Propose | None = None,
+        refine: Refine | None = None,
     ) -> None:
         self.index = index
+        self.refine = refine
         self.propose = propose
         self.trim_borders = trim_borders
         self.recognition = recognition
@@ -105,7 +111,8 @@ class Retriever(Generic[IndexT]):
     ) -> list[RetrievalResult]:
         """Returns one result per query, in order.
 
-        Images that are not recognized are searched again in parts, if the recognition allows it (`retriever.crops`).
+        Images that are not surely recognized are searched again by the words on them (`retriever.label_reading`), and
+        those that are not recognized then in parts, if the recognition allows it (`retriever.crops`).
         On a CPU with cores to spare, each core takes a share of the queries; the steps of a single query start side by
         side. On a GPU, the last step starts when the others have finished.
 
@@ -118,11 +125,19 @@ class Retriever(Generic[IndexT]):
         results = self._retrieve(shown, steps, free)
         if steps is not None or self.recognition is None:
             return results
+        if self.refine is not None:
+            results = self.refine(self._retrieve, queries, shown, results, self.recognition)
         propose = self._proposed if self.propose else None
         found = retrieve_crops(self._retrieve, shown, results, self.recognition, propose)
         return [
-            replace(result, crop=_within(query.image, result.crop)) if result.crop and query is not part else result
-            for query, part, result in zip(queries, shown, found, strict=True)
+            replace(
+                result,
+                crop=_within(query.image, result.crop) if query.image is not part.image else result.crop,
+                text=whole.text,
+            )
+            if result.crop
+            else result
+            for query, part, whole, result in zip(queries, shown, results, found, strict=True)
         ]
 
     def _proposed(self, query: Query, crops: Sequence[Crop]) -> Sequence[float]:
@@ -172,7 +187,7 @@ class Retriever(Generic[IndexT]):
         found = self.recognition.probability(ranked)
         if not is_declined(found, self.recognition.threshold):
             shown, path = contrast(query.image), self.index.image_path(ranked[0].row)
-            if shown < PLAIN and (path is None or shown < contrast(load_image(path)) / 2):
+            if shown < PLAIN and (path is None or shown < contrast(load_query_image(path, self.trim_borders)) / 2):
                 return 0.0
         return found
 

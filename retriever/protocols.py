@@ -60,6 +60,18 @@ ReadText = Callable[[Sequence[Image.Image]], list[list[TextLine]]]
 
 
 @runtime_checkable
+class TextReader(Protocol):
+    """Reads the text in images."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of weights and settings: readers with the same fingerprint read the same."""
+
+    def read(self, images: Sequence[Image.Image]) -> list[list[TextLine]]:
+        """Returns the lines of text in each image, from top to bottom."""
+
+
+@runtime_checkable
 class LocalEncoder(Protocol):
     """An optional extension of a dual encoder that knows what is where in an image, as far as its model does."""
 

@@ -37,6 +37,8 @@ class Signs:
             about as little with its twin there as with others.
         distance: Its fused score minus the mean of the others, in their standard deviations, at most 20; not of fewer
             than `FEW`.
+        lead_w: Its `sim_w` minus the highest of the others; 0 if the words on the image were not read.
+        images: The logarithm of the number of its images in step 2: the best of more scores higher by chance.
     """
 
     sim_c: float = 0.0
@@ -46,8 +48,12 @@ class Signs:
     lead_p: float = 0.0
     lead_a: float = 0.0
     distance: float = 0.0
+    lead_w: float = 0.0
+    images: float = 0.0
 
 
+OF_WORDS = "lead_w"
+"""The sign that is 0 unless words were read, and is therefore fitted apart from the others."""
 COMMON = Signs(lead_c=0.05, lead=0.05, lead_a=0.05, distance=4.0)
 """Values that are as common among right candidates as among wrong ones: they stand for signs without scores."""
 
@@ -69,7 +75,9 @@ def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
         lead=best.score - fused[0] if fused else COMMON.lead,
         lead_p=best.sim_p - max(second) if best.sim_p is not None and second else COMMON.lead_p,
         lead_a=_lead(best.alignment, max(third)) if best.alignment is not None and third else COMMON.lead_a,
+        images=math.log(max(best.images, 1)),
         distance=min(20.0, (best.score - statistics.fmean(fused)) / spread) if spread else COMMON.distance,
+        lead_w=(best.sim_w or 0.0) - max((candidate.sim_w or 0.0 for candidate in others), default=0.0),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,6 +11,9 @@ from retriever.asking import EntityIndex
 from retriever.crops import Propose
 from retriever.protocols import DualEncoder, EncodeParts, Finish, JoinedEncoder
 from retriever.types import Candidate, Crop, Query
+
+AddByText = Callable[[Query, Tensor, Sequence[Candidate], int], list[Candidate]]
+"""Returns so many candidates of a query with text, given its image's vector and the candidates of the image alone."""
 
 
 class EntitySearch:
@@ -22,6 +25,7 @@ class EntitySearch:
         k: Candidates per query, unless the query's options set another number.
         second_network: Whether candidates get `sim_p`, if the encoder joins two networks. It costs a second search of
             the index in the same call, so it is for those who weigh it.
+        by_text: Adds what is found by the text on an image (`retriever.label_reading`).
 
     Raises:
         ValueError: `k` is below 1.
@@ -29,13 +33,22 @@ class EntitySearch:
 
     name = "step1"
 
-    def __init__(self, encoder: DualEncoder, index: EntityIndex, k: int = 20, *, second_network: bool = False) -> None:
+    def __init__(
+        self,
+        encoder: DualEncoder,
+        index: EntityIndex,
+        k: int = 20,
+        *,
+        second_network: bool = False,
+        by_text: AddByText | None = None,
+    ) -> None:
         self.encoder, self.index, self.k, self.second_network = encoder, index, _checked(k), second_network
+        self.by_text = by_text
 
     def start(self, queries: Sequence[Query]) -> Finish:
         """Encodes the images; the returned function searches for the nearest entities by `sim_c`, best first.
 
-        With `second_network`, the index is also searched with what that one sees.
+        With `second_network`, the index is also searched with what that one sees, and a query that has `text` by that.
         A query gets fewer than `k` candidates if the index has fewer entities that are not excluded.
 
         Raises:
@@ -55,7 +68,7 @@ class EntitySearch:
                 {row: sim for row, sim in zip(*pair, strict=True) if row >= 0}
                 for pair in zip(rows.tolist(), scores.tolist(), strict=True)
             ]
-            found = []
+            found: list[list[Candidate]] = []
             for number, (own, k, left_out) in enumerate(zip(lists[: len(queries)], wanted, excluded, strict=True)):
                 second = lists[len(queries) + number] if appended else {}
                 lowest = min(second.values(), default=None)
@@ -65,6 +78,9 @@ class EntitySearch:
                     if row not in left_out
                 ]
                 found.append(kept[:k])
+            for number, query in enumerate(queries):
+                if query.text and self.by_text is not None:
+                    found[number] = self.by_text(query, vectors[number], found[number], wanted[number])
             return found
 
         return finish

@@ -13,9 +13,10 @@ import torch
 from PIL import Image
 
 from retriever.asking import EntityIndex, TokenIndex
-from retriever.fusion import fuse
+from retriever.borders import trim
+from retriever.fusion import WORDS, fuse
 from retriever.image_cache import ImageCache, set_content
-from retriever.images import load_small
+from retriever.images import load_image, load_small
 from retriever.maxsim import ScoreMode, max_sim_spans
 from retriever.protocols import Align, Finish, FusionEncoder
 from retriever.texts import blip_caption
@@ -46,9 +47,11 @@ class FusionRerank:
         index: Holds the articles and the tokens.
         alpha: Weight of step 1, unless a query's options set another.
         mode: How tokens are compared.
-        align: Lays the images of the best candidates on the query's, which sets their `alignment` if they have only one
-            image: others may show them from other sides. It costs 5 ms of CPU time, so it is for those who weigh it.
+        align: Lays the images of the best candidates on the query's, which sets their `alignment` if the image by which
+            they score is the main one, of which the index has a thumbnail. It costs 5 ms of CPU time, so it is for
+            those who weigh it.
         is_undecided: Says of a query's candidates whether this may change the verdict; by default, it always may.
+        within: Whether the index has tokens of what is within a main image's border, after those of the image.
     """
 
     name = "step2"
@@ -61,9 +64,10 @@ class FusionRerank:
         mode: ScoreMode = "cosine",
         align: Align | None = None,
         is_undecided: Callable[[Sequence[Candidate]], bool] = bool,
+        within: bool = False,
     ) -> None:
         self.fusion, self.index, self.alpha, self.mode = fusion, index, alpha, mode
-        self.align, self.is_undecided = align, is_undecided
+        self.align, self.is_undecided, self.within = align, is_undecided, within
         self._images = ImageCache(_KEPT)
 
     def start(self, queries: Sequence[Query]) -> Finish:
@@ -91,34 +95,41 @@ class FusionRerank:
         """Sets the `alignment` of the best candidates, if the best one can be compared."""
         images, pairs, compared = list[Image.Image](), list[tuple[int, int]](), list[Candidate]()
         for query, own in zip(queries, ranked, strict=True):
-            if len(own) < 2 or not self.is_undecided(own) or (best := self._only_image(own[0].row)) is None:
+            if len(own) < 2 or not self.is_undecided(own) or (best := self._image(own[0])) is None:
                 continue
-            others = [(one, image) for one in own[1:COMPARED] if (image := self._only_image(one.row)) is not None]
+            others = [(one, image) for one in own[1:COMPARED] if (image := self._image(one)) is not None]
             pairs += [(len(images), len(images) + number) for number in range(1, len(others) + 2)]
             images += [query.image, best, *(image for _, image in others)]
             compared += [own[0], *(candidate for candidate, _ in others)]
         for candidate, value in zip(compared, align(images, pairs), strict=True):
             candidate.alignment = value
 
-    def _only_image(self, row: int) -> Image.Image | None:
-        """Returns the image of an entity, or `None` if it has none, several, or one that cannot be read."""
-        several = len(self.index.token_rows(row)) - len(self.index.section_rows(row)) > 1
-        path = None if several else self.index.image_path(row)
+    def _image(self, candidate: Candidate) -> Image.Image | None:
+        """Returns the image by which a candidate scores, or `None` if the index has no thumbnail of it to read."""
+        path = self.index.image_path(candidate.row)
+        if path is None or candidate.image > self.within:
+            return None
         try:
-            return None if path is None else self._small(path)
+            return self._small(path, candidate.image > 0)
         except (OSError, ValueError) as error:
             logger.warning("not compared with the query's image: %s", error)
             return None
 
-    def _small(self, path: Path) -> Image.Image:
-        """Returns an image of the index; recent ones are kept, and with them their pixels as models want them."""
+    def _small(self, path: Path, within: bool) -> Image.Image | None:
+        """Returns an image of the index, or what is within its border, `None` if it has none.
+
+        Recent ones are kept, and with them their pixels as models want them.
+        """
         state = path.stat()
-        content = f"{path} {state.st_mtime_ns} {state.st_size}"
-        image: Image.Image | None = self._images.get("small", content)
+        kind, content = "within" if within else "small", f"{path} {state.st_mtime_ns} {state.st_size}"
+        image: Image.Image | None = self._images.get(kind, content)
         if image is None:
-            image = load_small(path, _LEAST)
-            set_content(image, content)
-            self._images.put("small", content, image, 3 * image.width * image.height)
+            whole = load_image(path) if within else load_small(path, _LEAST)
+            image = trim(whole) if within else whole
+            if within and image is whole:
+                return None
+            set_content(image, f"{content} {kind}")
+            self._images.put(kind, content, image, 3 * image.width * image.height)
         return image
 
     def _alpha(self, query: Query) -> float:
@@ -157,13 +168,17 @@ def score_candidates(
     scores = max_sim_spans(torch.cat([tokens, alone]), replace(stored, first=firsts), rows, parts, mode)
     for (_, candidate), sims, images in zip(pairs, scores[: len(pairs)], scores[len(pairs) :], strict=True):
         candidate.sim_m = max(images or sims, default=None)
+        candidate.image, candidate.images = images.index(max(images)) if images else 0, len(images)
         sections = [ScoredSection(position, sim, score=sim) for position, sim in enumerate(sims)]
         candidate.sections = sorted(sections, key=lambda section: -(section.sim_m or 0.0))
 
 
 def rank_candidates(candidates: Sequence[Candidate], alpha: float) -> list[Candidate]:
-    """Sets the candidates' scores by equation 5 and returns them, best first; equal scores keep their order."""
+    """Sets the candidates' scores by equation 5, with those of words, and returns them, best first.
+
+    Equal scores keep their order.
+    """
     fused = fuse([c.sim_c for c in candidates], [c.sim_m for c in candidates], alpha)
     for candidate, score in zip(candidates, fused, strict=True):
-        candidate.score = score
+        candidate.score = score + WORDS * (candidate.sim_w or 0.0)
     return sorted(candidates, key=lambda candidate: -candidate.score)

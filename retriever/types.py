@@ -24,6 +24,8 @@ _CROP = """\
 The part of the image in which `entity` was recognized: left, top, right and bottom edge as shares of its width
 and height; null for the whole image."""
 
+_TEXT = "The lines of text on the image, from top to bottom; null if they were not read."
+
 
 class EngineError(OSError):
     """A database that the retrieval depends on cannot be reached or refuses a request."""
@@ -119,12 +121,13 @@ class Options:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """An image (RGB) with a question about it."""
+    """An image (RGB) with a question about it, and the text on the image if it is to be searched by it, too."""
 
     image: Image.Image
     question: str
     id: str = ""
     options: Options = Options()
+    text: tuple[TextLine, ...] = ()
 
 
 @dataclass(slots=True)
@@ -150,7 +153,11 @@ class Candidate:
         sections: Its sections, best first once scored.
         sim_p: What the second network of step 1's encoder alone contributes to `sim_c`; of one not among the
             network's own nearest, the lowest of these. `None` without a second network.
-        alignment: How well its only image agrees with the query's where it is laid on it; `None` if not compared.
+        sim_w: How similar the words on its images, or its names, are to those on the query's; `None` if not compared.
+        alignment: How well the image by which it scores agrees with the query's where it is laid on it; `None` if not
+            compared.
+        image: The number of that image among those with tokens of their own, its main image first.
+        images: How many these are.
     """
 
     row: int
@@ -160,6 +167,9 @@ class Candidate:
     sections: list[ScoredSection] = field(default_factory=list)
     sim_p: float | None = None
     alignment: float | None = None
+    sim_w: float | None = None
+    image: int = 0
+    images: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +178,8 @@ class RetrievalFields:
 
     recognized: Annotated[float | None, Field(description=_RECOGNIZED)] = None
     crop: Annotated[Crop | None, Field(description=_CROP)] = None
+    text: Annotated[tuple[TextLine, ...] | None, Field(description=_TEXT)] = None
+    by_text: Annotated[bool, Field(description="Whether `entity` was recognized by `text`.")] = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from retriever.asking import Searcher
+from retriever.searching import Searcher
 from retriever.trail_views import TrailOut, Watch
 from serving.errors import ApiError, as_api_error
 from serving.fields import CheckedRequest

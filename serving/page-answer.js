@@ -17,12 +17,28 @@ export function showReply(turn, reply) {
   else if (reply.answer !== null && reply.confidence !== null) about.push(`${Math.round(reply.confidence * 100)}% sure`);
   if (reply.grounded === false) about.push("not word for word in the evidence");
   if (reply.crop) about.push("recognized in a part of the image");
+  const lines = reply.text ?? [];
+  if (lines.length) about.push(`${reply.by_text ? "recognized by its label" : "read on the image"}: ${lines.map((line) => line.text).join(" · ")}`);
   if (reply.context_truncated) about.push("read only the beginning of the section");
   if (reply.trail) about.push(`${reply.trail.spent.tokens.toLocaleString()} tokens`, duration(reply.timings_ms.total));
   turn.answer.replaceChildren(
     reply.answer === null ? make("p", "reply none", missing) : make("p", "reply", cited(turn, reply)),
     ...(about.length ? [make("p", "sure", about.join(", "))] : []),
+    ...(reply.by_text ? marked(turn, lines) : []),
   );
+}
+
+/** Returns the photo with its lines of text marked. */
+function marked(turn, lines) {
+  const photo = turn.element.querySelector(".asked img");
+  if (!photo) return [];
+  const boxes = lines.map(({ text, box: [left, top, right, bottom] }) => {
+    const box = make("i", "", [], { title: text });
+    const place = { left, top, width: right - left, height: bottom - top };
+    for (const [name, share] of Object.entries(place)) box.style[name] = `${100 * share}%`;
+    return box;
+  });
+  return [make("div", "read", [make("img", "", [], { src: photo.src, alt: "Your photo with its text marked" }), ...boxes])];
 }
 
 /** Returns the answer's text; what an agent cites is linked. */

@@ -15,7 +15,7 @@ from PIL import Image
 from chat_models.errors import ChatError
 from chat_models.retries import within
 from generators.stop import stopped, until_stop
-from retriever.asking import Generator, PipelinedRetriever, QueryRetriever
+from retriever.asking import Generator, QueryRetriever
 from retriever.image_cache import ImageCache, set_content
 from retriever.results import Answer, Retrieval
 from retriever.types import Evidence, Generation, GenerationRequest, Query, RetrievalResult
@@ -25,7 +25,7 @@ from serving.errors import ApiError, as_api_error
 from serving.fields import CheckedRequest
 from serving.images import decode_image
 from serving.index_view import IndexView
-from serving.lanes import ParallelRetriever
+from serving.lanes import ParallelRetriever, PipelinedRetriever
 from serving.metrics import Metrics
 from serving.requests import image_bytes
 from serving.schemas import AnswerOut, ErrorDetail, EvidenceOut, OnGeneratorError, RetrieveOut

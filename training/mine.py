@@ -17,7 +17,7 @@ from indexes.image_source import ImageSource, main_candidates
 from indexes.json_streams import read_members
 from indexes.progress import progress_bar
 from retriever.asking import EntityIndex
-from retriever.borders import load_query_image
+from retriever.borders import RULE, load_query_image
 from retriever.identity import Items, agree, files_as_items
 from retriever.images import ImageError
 from retriever.protocols import DualEncoder
@@ -85,7 +85,7 @@ def mine_negatives(
         "encoder": encoder.fingerprint,
         "index": index.fingerprint,
         "k": k,
-        "trim_borders": trim_borders,
+        "trim_borders": trim_borders and RULE,
         "images": images is not None,
         "labels": Items(gold.items(), "image", "another entity"),
         "query images": files_as_items(((id, query_image_of(id)) for id in gold), "image"),

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from retriever.borders import load_query_image
+from retriever.borders import RULE, load_query_image
 from retriever.gpu import to_device
 from retriever.identity import Items, agree, files_as_items
 from retriever.models.encoder import ClipEncoder
@@ -131,7 +131,7 @@ def train_encoder(
         "main images": files_as_items(
             ((ids[row], load.content(load.name)) for row, load in main.items()), "main image"
         ),
-        "trim_borders": data.trim_borders,
+        "trim_borders": data.trim_borders and RULE,
         "validation_share": config.validation_share,
         "validate_every": config.validate_every,
         "precision": str(precision).removeprefix("torch."),

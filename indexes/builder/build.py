@@ -42,6 +42,7 @@ from indexes.store.manifest import (
 )
 from indexes.store.search_kinds import choose_kind
 from indexes.store.thumbnails import Hashes, checksum, hash_thumbnails, plain_images, shared_images
+from retriever.borders import RULE
 from retriever.files import write_whole
 from retriever.protocols import ServedSummarizer
 from retriever.types import Entity
@@ -98,6 +99,7 @@ def _inputs(plan: BuildPlan) -> Inputs:
         image_keys=plan.use.keys,
         section_images=plan.use.sections,
         labeled="none" if plan.labels is None else plan.labels.digest,
+        borders=RULE if plan.use.within else "none",
         columns={name: model.fingerprint for name, model in plan.columns.items()},
         summarizer_settings=UNKNOWN if served is None else served.settings,
         summarizer_server=UNKNOWN if served is None else served.served(),
@@ -119,7 +121,7 @@ def _with_changes(plan: BuildPlan, index: Index, inputs: Inputs) -> Index:
             kind = choose_kind(design.search, index.manifest.counts.searchable)
             change_search(out, kind, design.image_weight, plan.encoder, design.search_uri)
         if other_columns:
-            change_columns(out, plan.open_workers(), plan.batch_size)
+            change_columns(out, plan.open_workers(), plan.batch_size, plan.source)
     return plan.open()
 
 
@@ -190,7 +192,7 @@ def _run_stages(plan: BuildPlan, parts: Path, articles: Articles, inputs: Inputs
         token_sections=int(offsets[-1]) - labeled_tokens - image_tokens,
         labeled_tokens=labeled_tokens,
         image_tokens=image_tokens,
-        columns={name: write_column(run, articles, columns()[name]) for name in plan.columns},
+        columns={name: write_column(run, articles, columns()[name], plan.source) for name in plan.columns},
     )
     record = _entity_index(plan, parts, keys, inputs)
     hashes = hash_thumbnails(parts, len(articles))
@@ -233,8 +235,10 @@ def _report(plan: BuildPlan, parts: Path, articles: Articles, images: ImageRecor
         "shared_images": shared_images(hashes, articles).to_json(),
         "plain_images": plain_images(parts, articles),
     }
-    if (fit := measure_self_retrieval(parts, readable, plan.encoder)) is not None:
+    if (fit := measure_self_retrieval(parts, readable, plan.encoder, plan.use.within)) is not None:
         report["self_retrieval"] = fit.to_json()
+    for report_on in filter(None, (columns()[name].report for name in plan.columns)):
+        report |= report_on(parts)
     write_report(parts, image_problems(articles, images), report)
 
 

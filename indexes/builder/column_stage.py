@@ -7,23 +7,33 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+from PIL import Image
+
+from indexes.article_images import ImageUse
+from indexes.builder.image_stage import read_images
 from indexes.builder.stages import BuildRun
+from indexes.image_source import ImageSource
 from indexes.lines import Articles
-from indexes.store.columns import Column, ColumnFiles, ColumnModel, Encoded, Stored
+from indexes.store.columns import MAIN, Column, ColumnFiles, ColumnModel, Encoded, Stored, picture_part
 from indexes.store.layout import THUMBNAILS
 from indexes.workers import in_batches
+from retriever.types import Entity
 
 
-def write_column(run: BuildRun, articles: Articles, column: Column) -> int:
+def write_column(run: BuildRun, articles: Articles, column: Column, source: ImageSource | None) -> int:
     """Writes the files of a column, and returns the number of rows; a killed run resumes at a batch."""
+    batch = max(1, run.batch // run.use.keys) if column.of == "pictures" else run.batch  # as many images in memory
     with ColumnFiles(column, run.folder, run.workers.columns[column.name].dimension) as files:
-        left = range(files.resume(run.batch), len(articles))
-        make = partial(EncodeColumn, column, articles.path)
-        results = in_batches(column.name, run.workers, make, [column.name], left, run.batch)
+        left = range(files.resume(batch), len(articles))
+        make = partial(EncodeColumn, column, articles.path, source, run.use)
+        results = in_batches(column.name, run.workers, make, [column.name], left, batch)
         with closing(results):
             for rows, encoded in results:
                 files.append(rows, encoded)
-        return files.finish()
+        count = files.finish()
+    if column.finish is not None:
+        column.finish(run.folder, articles)
+    return count
 
 
 class EncodeColumn:
@@ -32,18 +42,32 @@ class EncodeColumn:
     Args:
         column: The column.
         articles: The file of articles, beside the folder of thumbnails.
+        source: Where the images are.
+        use: Which images are used.
         models: Its model, by its name.
     """
 
-    def __init__(self, column: Column, articles: Path, **models: ColumnModel) -> None:
+    def __init__(
+        self, column: Column, articles: Path, source: ImageSource | None, use: ImageUse, **models: ColumnModel
+    ) -> None:
         self._column, self._articles, self._model = column, Articles(articles), models[column.name]
-        self._images = articles.parent / THUMBNAILS
+        self._images, self._source, self._use = articles.parent / THUMBNAILS, source, use
 
     def read(self, row: int) -> Stored:
-        """Returns an article, and its thumbnail if the column is of images."""
-        path = self._images / f"{row}.jpg"
-        thumbnail = path.read_bytes() if self._column.of == "images" and path.is_file() else b""
-        return Stored(self._articles[row], thumbnail)
+        """Returns an article, with what the column is of: its thumbnail or its searched images."""
+        entity, path = self._articles[row], self._images / f"{row}.jpg"
+        if self._column.of == "pictures" and self._source is not None:
+            return Stored(entity, pictures=self._pictures(entity, self._source))
+        return Stored(entity, path.read_bytes() if self._column.of == "images" and path.is_file() else b"")
+
+    def _pictures(self, entity: Entity, source: ImageSource) -> dict[int, Image.Image]:
+        """Returns the searched images of an entity by their parts, the main one first."""
+        read = read_images(entity, source, self._use, source.load)
+        if not read.main.readable:
+            return {}
+        names = {name: picture_part(image.url) for image in reversed(entity.images) if (name := source.find(image.url))}
+        names[str(read.main.path)] = MAIN
+        return {names[name]: read.images[name] for name in (read.main.path, *read.further.keys) if name in names}
 
     def encode(self, items: Sequence[Stored]) -> list[Encoded]:
         """Computes the rows of a batch."""

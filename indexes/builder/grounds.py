@@ -1,13 +1,14 @@
-"""Images without a background, such as logos, so that they are found on any color.
+"""Further views of an image: on several backgrounds if it has none, such as a logo, and within its border.
 
-Such an image is encoded on several backgrounds and the outputs are averaged: they share the image and differ in the
-background. The mean vector is one more key of its entity (step 1); the mean tokens are merged with those of the image
-itself (step 2).
+An image without a background is encoded on several backgrounds and the outputs are averaged: they share the image and
+differ in the background. The mean vector is one more key of its entity (step 1); the mean tokens are merged with those
+of the image itself (step 2). What is within a uniform border is a key with tokens of its own: query images are seen
+without theirs, but a photograph may show all of the image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,17 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional
 
-from indexes.article_images import GROUNDS
+from indexes.article_images import GROUNDS, WITHIN
 from indexes.builder.stages import finite
-from retriever.borders import MARGIN
+from retriever.borders import edges_of, trim
 from retriever.codecs import pool_tokens
-from retriever.images import ALPHA, GROUND
+from retriever.images import ALPHA, GROUND, load_image
 from retriever.protocols import DualEncoder, FusionEncoder, KeyEncoder
 
 COLORS = ("white", "black", "gray", "red", "blue", "green", "yellow", "#404040", "#c0c0c0")
 
 _LEAST = 0.05  # lowest share of transparent pixels, and of visible ones
+_MARGIN = 0.06  # kept on each side, as a share of the longer side, if the image has as much
 _SIDE = 256  # longest side in pixels: more than the embedded encoders read
 
 
@@ -38,6 +40,27 @@ def has_no_ground(image: Image.Image) -> bool:
     return _LEAST <= seen <= 1 - _LEAST
 
 
+def border_finder(images: dict[str, Image.Image], main: str, small: bytes) -> Callable[[str], bool]:
+    """Returns a function that says whether the image of a name has a border, and adds what is within it to `images`.
+
+    Of the `main` image, its thumbnail decides (`small`), so that an index, which has no other image, says the same.
+    """
+
+    def has_border(name: str) -> bool:
+        within = trim(images[name])
+        if not (is_bordered(small) if name == main else within is not images[name]):
+            return False
+        images[f"{WITHIN}{name}"] = within
+        return True
+
+    return has_border
+
+
+def is_bordered(thumbnail: bytes) -> bool:
+    """Returns whether a main image with this thumbnail has a border."""
+    return edges_of(load_image(thumbnail)) is not None
+
+
 def on_grounds(image: Image.Image) -> list[Image.Image]:
     """Returns an image without a background, cropped to its visible part, on each of `COLORS`.
 
@@ -46,7 +69,7 @@ def on_grounds(image: Image.Image) -> list[Image.Image]:
     """
     alpha, behind = image.info[ALPHA], image.info.get(GROUND, 255)
     left, top, right, bottom = alpha.point(lambda level: 255 if level > 16 else 0).getbbox()
-    margin = MARGIN * max(right - left, bottom - top)
+    margin = _MARGIN * max(right - left, bottom - top)
     box = (
         max(0, round(left - margin)),
         max(0, round(top - margin)),
@@ -77,10 +100,11 @@ def key_vectors(
     keys = list[tuple[int, bool]]()
     for own_names, own in zip(names, images, strict=True):
         for name in own_names:
-            image, grounded = own[name.removeprefix(GROUNDS)], name.startswith(GROUNDS)
+            bare, grounded = name.removeprefix(GROUNDS), name.startswith(GROUNDS)
+            image = own[bare]
             keys.append((id(image), grounded))
             if keys[-1] not in shown:
-                shown[keys[-1]] = on_grounds(image) if grounded else [image]
+                shown[keys[-1]] = on_grounds(own.get(f"{WITHIN}{bare}", image)) if grounded else [image]
     if not shown:
         return np.empty((0, encoder.dimension), np.float32)
     encode = encoder.encode_keys if isinstance(encoder, KeyEncoder) else encoder.encode_images

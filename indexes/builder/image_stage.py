@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from PIL import Image
 
 from indexes.article_images import (
     GROUNDS,
+    WITHIN,
     FurtherImages,
     ImageUse,
     MainImage,
@@ -25,7 +26,7 @@ from indexes.article_images import (
     is_labeled,
     keys_with_tokens,
 )
-from indexes.builder.grounds import has_no_ground, key_vectors, on_grounds, section_tokens
+from indexes.builder.grounds import border_finder, has_no_ground, key_vectors, on_grounds, section_tokens
 from indexes.builder.image_records import IMAGES, ImageRecord, ImageRecords, read_records
 from indexes.builder.stages import BuildRun, section_texts
 from indexes.growing import GrowingLines, GrowingRows, save_array
@@ -34,13 +35,14 @@ from indexes.lines import Articles, save_offsets
 from indexes.store.layout import THUMBNAILS
 from indexes.store.manifest import keys_are_images
 from indexes.workers import ModelName, in_batches
+from retriever.borders import trim
 from retriever.codecs import encode_tokens
 from retriever.files import naming
 from retriever.gpu import to_device
 from retriever.images import ImageError
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.token_codec import TokenCodec
-from retriever.types import IntArray
+from retriever.types import Entity, IntArray
 
 logger = logging.getLogger(__name__)
 
@@ -154,6 +156,34 @@ def _resume(path: Path, lines: GrowingLines, files: Mapping[str, GrowingRows]) -
         file.cut(counts[name])
 
 
+def read_images(entity: Entity, source: ImageSource, use: ImageUse, load: Callable[[str], Image.Image]) -> EntityImages:
+    """Returns the used images of an entity, each decoded once by `load`."""
+    if not any(main_candidates(entity)):
+        return EntityImages()
+    name = find_main(source, entity)
+    if name is None:
+        return EntityImages(MainImage(None, "missing", why_missing(source, entity)))
+    try:
+        images = {name: load(name)}
+        small = thumbnail(images[name])
+    except ImageError as error:
+        return EntityImages(MainImage(name, "unreadable", error.reason))
+    problems = dict[str, str]()
+
+    def usable(url: str) -> str | None:
+        found = source.find(url)
+        if found is not None and found not in images and found not in problems:
+            try:
+                images[found] = load(found)
+            except ImageError as error:
+                problems[found] = f"{found}: {error.reason}"
+        return found if found in images else None
+
+    groundless = has_no_ground(trim(images[name]) if use.within else images[name])
+    further = choose_further(entity, MainImage(name), use, usable, groundless, border_finder(images, name, small))
+    return EntityImages(MainImage(name), small, further, list(problems.values()), images=images)
+
+
 class ReadImages:
     """Reads the images of entities; `encode` returns the entities, without their images, and the rows for each file.
 
@@ -188,39 +218,18 @@ class ReadImages:
     def read(self, row: int) -> EntityImages:
         """Reads the images of an entity, decoding each once, and for the entities next to it, too."""
         entity, source = self._articles[row], self._source
-        if source is None or not any(main_candidates(entity)):
+        if source is None:
             return EntityImages()
-        name = find_main(source, entity)
-        if name is None:
-            return EntityImages(MainImage(None, "missing", why_missing(source, entity)))
 
         def load(name: str) -> Image.Image:
             shared = self._shared.get(name)
             return self._shared.setdefault(name, source.load(name)) if shared is None else shared
 
-        try:
-            images = {name: load(name)}
-            small = thumbnail(images[name])
-        except ImageError as error:
-            return EntityImages(MainImage(name, "unreadable", error.reason))
-        problems = dict[str, str]()
-
-        def usable(url: str) -> str | None:
-            found = source.find(url)
-            if found is not None and found not in images and found not in problems:
-                try:
-                    images[found] = load(found)
-                except ImageError as error:
-                    problems[found] = f"{found}: {error.reason}"
-            return found if found in images else None
-
-        main = MainImage(name)
-        further = choose_further(entity, main, self._use, usable, has_no_ground(images[name]))
-        texts = section_texts(entity) if self._fusion is not None else []
-        shown = keys_with_tokens(name, further.keys, self._use) if self._fusion is not None else []
-        if self._encoder is None and not texts and not shown:
-            images = {}
-        return EntityImages(main, small, further, list(problems.values()), texts, shown, images)
+        read = read_images(entity, source, self._use, load)
+        if self._fusion is not None and read.main.readable:
+            shown = keys_with_tokens(read.main.path, read.further.keys, self._use)
+            read = read._replace(texts=section_texts(entity), shown=shown)
+        return read if self._encoder is not None or read.texts or read.shown else read._replace(images={})
 
     def encode(self, items: Sequence[EntityImages]) -> tuple[list[EntityImages], Parts]:
         """Encodes the images of a batch; returns its entities without their images, and the rows for each file."""
@@ -267,15 +276,16 @@ class ImageModels:
             for name, own_texts, own in paired:
                 image, grounded = one.images[name], f"{GROUNDS}{name}" in one.further.keys
                 if (id(image), grounded) not in fused:
-                    fused[id(image), grounded] = ([image, *(on_grounds(image) if grounded else ())], [], [])
+                    views = on_grounds(one.images.get(f"{WITHIN}{name}", image)) if grounded else ()
+                    fused[id(image), grounded] = ([image, *views], [], [])
                 fused[id(image), grounded][1].extend(own_texts)
                 fused[id(image), grounded][2].extend(count + place for place in own)
             count += len(one.texts) + len(one.shown)
         if not fused:
             shape = self._codec.stored_shape(fusion.token_shape)
             return {TOKENS: np.empty((0, *shape), self._codec.dtype), SCALES: np.empty((0, shape[0]), np.float16)}
-        views, texts, places = zip(*fused.values(), strict=True)
-        tokens = section_tokens(fusion, views, texts)
+        shown, texts, places = zip(*fused.values(), strict=True)
+        tokens = section_tokens(fusion, shown, texts)
         order = np.argsort(np.concatenate(places))
         tokens = tokens[to_device(torch.from_numpy(order), tokens.device)]
         encoded = encode_tokens(tokens, self._codec)

@@ -85,7 +85,8 @@ class IndexDesign:
         image_keys: Most image keys per entity: its main image, then the others of its article in order. Ignored if
             `candidates` are only texts.
         section_images: Whether a section's tokens use its own image if it has one.
-        trim_borders: Whether to cut uniform borders off labeled images, as off query images.
+        trim_borders: Whether to cut uniform borders off labeled images, as off query images, and, if `image_keys` is
+            above 1, whether other images with such a border are keys without it, too.
     """
 
     candidates: Candidates = "summary"
@@ -200,7 +201,7 @@ class BuildPlan:
         """Which images of an entity are used."""
         keys = self.design.image_keys if keys_are_images(self.design.candidates) else 1
         sections = self.design.section_images and self.fusion is not None
-        return ImageUse(keys, sections, self.labels is not None)
+        return ImageUse(keys, sections, self.labels is not None, self.design.trim_borders and keys > 1)
 
     def entities(self, notes: list[str]) -> Iterator[Entity]:
         """Reads the articles, with the images that belong to each; `notes` gets sentences about images not used."""

@@ -9,7 +9,9 @@ import numpy as np
 
 from indexes.builder.claim import claim, publish
 from indexes.builder.column_stage import write_column
+from indexes.builder.report import read_report
 from indexes.builder.stages import BuildRun
+from indexes.image_source import ImageSource
 from indexes.lines import Articles
 from indexes.store.columns import all_files, columns
 from indexes.store.entity_index import write_entity_index
@@ -18,6 +20,7 @@ from indexes.store.manifest import (
     FORMAT_VERSION,
     KEY_IDS,
     MANIFEST,
+    REPORT,
     SEARCH,
     VECTORS,
     SearchKind,
@@ -27,7 +30,7 @@ from indexes.store.manifest import (
 from indexes.store.search import StoredVectors, load_vectors
 from indexes.store.search_kinds import write_vectors
 from indexes.workers import Workers
-from retriever.files import write_whole
+from retriever.files import write_json, write_whole
 from retriever.protocols import DualEncoder
 
 logger = logging.getLogger(__name__)
@@ -62,7 +65,7 @@ def change_search(out: Path, kind: SearchKind, image_weight: float, encoder: Dua
     publish(out)
 
 
-def change_columns(out: Path, workers: Workers, batch: int) -> None:
+def change_columns(out: Path, workers: Workers, batch: int, source: ImageSource | None = None) -> None:
     """Computes the columns in `out` that have other models than the workers', and removes those that these lack.
 
     The files are those of a build with these models. A kill leaves the old index, the new one, or a resumable build.
@@ -85,10 +88,16 @@ def change_columns(out: Path, workers: Workers, batch: int) -> None:
     )
     articles = Articles(out / "entities.jsonl")
     for name in names:
-        counts[name] = write_column(run, articles, columns()[name])
+        counts[name] = write_column(run, articles, columns()[name], source)
     changed_files = {file for name in (*names, *gone) for file in columns()[name].files}
     files = {name: file for name, file in manifest.files.items() if name not in changed_files}
-    files |= {name: describe_file(parts / name) for name in sorted(changed_files) if (parts / name).is_file()}
+    report = read_report(out)
+    for report_on in filter(None, (columns()[name].report for name in names)):
+        report |= report_on(parts)
+    write_json(parts / REPORT, report)
+    files |= {
+        name: describe_file(parts / name) for name in (REPORT, *sorted(changed_files)) if (parts / name).is_file()
+    }
     changed = {
         "format_version": FORMAT_VERSION,
         "inputs": inputs,

@@ -186,6 +186,8 @@ def problem_lines(report: Report) -> list[str]:
     if plain["count"]:
         first, images = plain["entries"][0], counted(plain["count"], "main image")
         lines.append(f"{images} of only one color, such as {first['image']} of {first['id']}: nothing to recognize")
+    if texts := report.get("image_text", {"images": 0})["images"]:  # not in indexes without such a column
+        lines.append(f"text read on {counted(texts, 'image')}")
     if warning := encoder_warning(report):
         lines.append(f"warning: {warning}")
     return lines

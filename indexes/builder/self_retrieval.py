@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,8 @@ from PIL import Image
 from torch.nn import functional
 
 from indexes.store.layout import THUMBNAILS
-from retriever.images import encoded, load_image
+from retriever.borders import trim
+from retriever.images import encoded, load_image, prepare_image
 from retriever.protocols import DualEncoder, SmallEncoder
 from retriever.types import IntArray
 
@@ -58,22 +59,26 @@ class SelfRetrieval:
         return asdict(self)
 
 
-def measure_self_retrieval(folder: Path, rows: IntArray, encoder: DualEncoder) -> SelfRetrieval | None:
+def measure_self_retrieval(
+    folder: Path, rows: IntArray, encoder: DualEncoder, trim_borders: bool = False
+) -> SelfRetrieval | None:
     """Compares a fixed sample of main images with slightly changed versions; returns `None` if there are too few.
 
     Args:
         folder: The index or its unfinished build, for the thumbnails.
         rows: The rows of entities with a main image.
         encoder: Step 1's model.
+        trim_borders: Whether both are compared without uniform borders.
     """
+    prepared: Callable[[Image.Image], Image.Image] = trim if trim_borders else prepare_image
     drawn = np.random.default_rng(0).permutation(rows)[: 2 * SAMPLE].tolist()
     contents = dict.fromkeys((folder / THUMBNAILS / f"{row}.jpg").read_bytes() for row in drawn)
     images = [load_image(content) for content in islice(contents, SAMPLE)]
     if len(images) < FEWEST:
         return None
     rng = random.Random(0)
-    own = _encoded(encoder, images)
-    changed = _encoded(encoder, [slightly_changed(image, rng) for image in images])
+    own = _encoded(encoder, map(prepared, images))
+    changed = _encoded(encoder, [prepared(slightly_changed(image, rng)) for image in images])
     nearest = (changed @ own.T).argmax(dim=1)
     recall = float((nearest == torch.arange(len(own))).float().mean())
     pairs = own @ own.T

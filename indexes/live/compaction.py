@@ -23,6 +23,7 @@ from indexes.live.version import Version
 from indexes.progress import bars
 from indexes.store.change_log import sync_folder
 from indexes.store.columns import ColumnFiles, column_files, columns
+from indexes.store.engines import find_engine
 from indexes.store.index import Index
 from indexes.store.keys import Keys, load_labeled
 from indexes.store.layout import THUMBNAILS
@@ -94,6 +95,8 @@ def _write(version: Version, out: Path) -> None:
     articles = Articles(out / "entities.jsonl")
     shared, plain = shared_images(hashes, articles).to_json(), plain_images(out, articles)
     report = _report(version, len(sources), shown) | {"shared_images": shared, "plain_images": plain}
+    for report_on in filter(None, (columns()[name].report for name in base.columns)):
+        report |= report_on(out)
     write_report(out, _image_problems(base, sources), report)
     counts = Counts(
         entities=len(sources),
@@ -182,13 +185,9 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys
         save_array(out / OWNERS, owners)
     if manifest.inputs.labeled != "none":
         save_array(out / LABELED_KEYS, np.flatnonzero(labeled).astype(np.int64))
-    if manifest.search is not None and manifest.search.kind == "milvus":
-        from indexes.store.search_milvus import key_ids, update_milvus  # needs an extra
-
-        ids = key_ids(out, written)
+    if manifest.search is not None and (engine := find_engine(manifest.search.kind)):
         changed = np.flatnonzero(found & (old < 0)).astype(np.int64)
-        gone = np.setdiff1d(key_ids(base.folder, stored)[stored.rows], ids[written.rows])
-        record = update_milvus(out, written, ids, changed, gone, manifest.search)
+        record = engine.update(out, written, stored, base.folder, changed, manifest.search)
     else:
         few = manifest.search is None or len(written.rows) < AT_LEAST
         kind: SearchKind = "flat" if few or manifest.search is None else manifest.search.kind
@@ -256,7 +255,11 @@ def _write_column(base: Index, sources: Sequence[Source], name: str, out: Path) 
             nothing = column.nothing(old.width)
             encoded = [old.of(one) if isinstance(one, int) else one.columns.get(name, nothing) for one in part]
             files.append(rows, encoded)
-        return files.finish()
+        count = files.finish()
+        files.forget()
+    if column.finish is not None:
+        column.finish(out, Articles(out / "entities.jsonl"))
+    return count
 
 
 def _write_thumbnails(base: Index, sources: Sequence[Source], out: Path) -> int:

@@ -21,7 +21,7 @@ from indexes.article_images import (
     keys_with_tokens,
 )
 from indexes.builder.chat_summarizer import ChatSummarizer
-from indexes.builder.grounds import has_no_ground
+from indexes.builder.grounds import border_finder, has_no_ground, is_bordered
 from indexes.builder.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, ImageModels
 from indexes.builder.key_stage import candidate_text
 from indexes.builder.stages import finite, section_texts
@@ -30,8 +30,10 @@ from indexes.knowledge.sections import title_rule, without_lists
 from indexes.live.articles import Article, called_as_indexed, own_row, unlabeled
 from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex
+from indexes.live.pictures import new_pictures, with_staying
 from indexes.store.columns import ColumnModel, Encoded, Stored, columns_of
 from indexes.store.manifest import keys_are_images
+from retriever.borders import trim
 from retriever.protocols import DualEncoder, FusionEncoder, Summarizer
 from retriever.types import Entity, FloatArray
 
@@ -165,8 +167,7 @@ class Editor:
         with self.models:
             texts = self._text_keys(articles, summaries)
             parts = self._images.encode(items)
-            pairs = zip(articles, items, strict=True)
-            of_columns = self._columns([Stored(article.entity, item.small or b"") for article, item in pairs])
+            of_columns = self._columns(articles, items)
         manifest = self.index.manifest
         unscaled = np.empty((0, manifest.stored_shape[1] if manifest.inputs.codec.scaled else 0), np.float16)
         untold = np.empty((0, *manifest.stored_shape[1:]), manifest.inputs.codec.dtype)
@@ -203,19 +204,26 @@ class Editor:
     def _staying(self, row: int, article: Article, most: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float16]]:
         """Returns the image keys of an entity that stay, tokens and scales: at most `most` if its main image goes.
 
-        The main image's key on other grounds has no tokens, and goes with it.
+        The main image's keys within its border and on other grounds go with it; the latter has no tokens.
         """
         keys, (tokens, scales) = self.index.article_keys(row)[:, : self.encoder.dimension], self.index.image_tokens(row)
         if article.whole:
             return keys, tokens, scales
-        count = max(min(most, (len(keys) if self.fusion is None else len(tokens)) - 1), 0)
+        path = self.index.image_path(row) if self.image_use.within else None
+        main = 1 if path is None else 1 + is_bordered(path.read_bytes())
+        count = max(min(most, (len(keys) if self.fusion is None else len(tokens)) - main), 0)
         first = len(tokens) - count if len(tokens) else 0
         return keys[len(keys) - count :], tokens[first:], scales[first:]
 
-    def _columns(self, items: Sequence[Stored]) -> list[dict[str, Encoded]]:
+    def _columns(self, articles: Sequence[Article], items: Sequence[EntityImages]) -> list[dict[str, Encoded]]:
         """Returns the rows of each entity in each column of the index."""
-        every = columns_of(self.index.manifest)
-        encoded = {column.name: column.encode(self.columns[column.name], items) for column in every}
+        every, pairs = columns_of(self.index.manifest), list(zip(articles, items, strict=True))
+        stored = [Stored(one.entity, item.small or b"", new_pictures(one, item)) for one, item in pairs]
+        encoded = {column.name: column.encode(self.columns[column.name], stored) for column in every}
+        for column in every:
+            if column.of == "pictures":
+                rows = zip(encoded[column.name], articles, strict=True)
+                encoded[column.name] = [with_staying(own, column, one, self.index) for own, one in rows]
         return [{name: rows[number] for name, rows in encoded.items()} for number in range(len(items))]
 
     def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any], tuple[NDArray[Any], NDArray[np.float16]]]:
@@ -238,16 +246,18 @@ class Editor:
         if article.image is None:
             return EntityImages(article.main)
         use, name = self.image_use, str(article.main.path)
-        further = FurtherImages()
+        further, small, images = FurtherImages(), _small(article), {name: article.image, **article.further}
         if not article.whole:
-            further = choose_further(article.entity, article.main, use, article.names.get, has_no_ground(article.image))
+            groundless = has_no_ground(trim(article.image) if use.within else article.image)
+            has_border = border_finder(images, name, small)
+            further = choose_further(article.entity, article.main, use, article.names.get, groundless, has_border)
         return EntityImages(
             MainImage(name),
-            _small(article),
+            small,
             further,
             texts=section_texts(article.entity) if self.fusion is not None else (),
             shown=keys_with_tokens(name, further.keys, use) if self.fusion is not None and not article.whole else (),
-            images={name: article.image, **article.further},
+            images=images,
         )
 
     def _text_keys(self, articles: Sequence[Article], summaries: Sequence[str]) -> NDArray[Any]:

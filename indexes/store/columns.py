@@ -6,6 +6,7 @@ and the checks of an index treat all columns alike.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,12 +16,14 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from indexes.growing import GrowingRows
 from indexes.store.layout import REBUILD
 from indexes.store.manifest import ALL_FILES, Manifest
 from indexes.store.row_file import RowFile, read_spans
 from retriever.entry_points import declared
+from retriever.files import write_whole
 from retriever.types import Entity, IntArray
 
 GROUP = "omgm.columns"
@@ -50,10 +53,21 @@ class Stored(NamedTuple):
     Attributes:
         entity: The article.
         thumbnail: JPEG of its main image, for columns of images; empty without one.
+        pictures: Its searched images by their parts (`picture_part`), for columns of pictures.
     """
 
     entity: Entity
     thumbnail: bytes = b""
+    pictures: Mapping[int, Image.Image] = {}
+
+
+MAIN = 0
+"""The part of an entity that is its main image, in a column of pictures."""
+
+
+def picture_part(url: str) -> int:
+    """Returns the part of an entity that is a further image; the same for as long as the entity names it."""
+    return zlib.crc32(url.encode()) % (SPREAD - 1) + 1
 
 
 class ColumnModel(Protocol):
@@ -74,20 +88,26 @@ class Column:
 
     Attributes:
         name: Its name in the manifest and in messages.
-        of: What a row is of. Only for those of images are thumbnails read.
+        of: What a row is of. For those of images, thumbnails are read, and for those of pictures all searched images.
         dtype: The type of its values.
         encode: Computes the rows of entities; called with the column's model, by one thread.
-        files: The names of the files of its values and of their parts.
+        files: The names of the files of its values and of their parts, and of those that `finish` writes.
         open: Makes the column's model for a profile (`omgm.settings.Profile`), `None` if the profile does without;
             without this function, the model is one of the profile's own.
+        finish: Writes what is searched, if anything is, once the folder has all articles and rows.
+        search: Makes a `retriever.label_reading.LabelReading` of an index that has the column, with the column's model.
+        report: Returns the column's part of a build's report.
     """
 
     name: str
-    of: Literal["sections", "images", "entities"]
+    of: Literal["sections", "images", "pictures", "entities"]
     dtype: type[np.generic]
     encode: Callable[[Any, Sequence[Stored]], list[Encoded]]
-    files: tuple[str, str]
+    files: tuple[str, ...]
     open: Callable[[Any], ColumnModel | None] | None = None
+    finish: Callable[[Path, Sequence[Entity]], None] | None = None
+    search: Callable[[Any, Any], Any] | None = None
+    report: Callable[[Path], dict[str, Any]] | None = None
 
     def nothing(self, width: int = 0) -> Encoded:
         """Returns the rows of an entity that has none."""
@@ -101,7 +121,7 @@ def columns() -> Mapping[str, Column]:
     Raises:
         ValueError: An entry point does not name a `Column`.
     """
-    ours = ("indexes.store.section_vectors:SECTION_VECTORS",)
+    ours = ("indexes.store.section_vectors:SECTION_VECTORS", "indexes.image_text:IMAGE_TEXT")
     return {column.name: column for column in declared(GROUP, Column, ours)}
 
 
@@ -114,6 +134,11 @@ def columns_of(manifest: Manifest) -> list[Column]:
     if unknown := sorted(manifest.inputs.columns.keys() - columns().keys()):
         raise ValueError(f"column {unknown[0]!r} is unknown; install the package that declares it, or {REBUILD}")
     return [columns()[name] for name in manifest.inputs.columns]
+
+
+def text_column(manifest: Manifest) -> Column | None:
+    """Returns the column of an index that is searched by a text, if it has one; raises like `columns_of`."""
+    return next((column for column in columns_of(manifest) if column.search is not None), None)
 
 
 def column_files(manifest: Manifest) -> list[str]:
@@ -136,9 +161,10 @@ class ColumnFiles:
     """
 
     def __init__(self, column: Column, folder: Path, width: int) -> None:
-        values, parts = column.files
+        values, parts, *_ = column.files
         self._values = GrowingRows(folder / values, (width,), np.dtype(column.dtype))
         self._keys = GrowingRows(folder / parts, (), np.dtype(np.int64))
+        self._note = folder / f"{parts}.done"  # entities and rows; the last entities may have none
 
     def resume(self, batch: int) -> int:
         """Drops what a killed run may have left incomplete, and returns the first row that is left to append.
@@ -147,7 +173,8 @@ class ColumnFiles:
             batch: Entities that are appended at a time.
         """
         keys = self._keys.read()[: self._values.count]
-        done = int(keys[-1]) // SPREAD // batch * batch if len(keys) else 0  # the last batch may be incomplete
+        entities, rows = map(int, self._note.read_text().split()) if self._note.exists() else (0, 0)
+        done = entities // batch * batch if rows <= len(keys) else 0  # unless a file is missing
         count = int(np.searchsorted(keys, done * SPREAD))
         self._values.cut(count)
         self._keys.cut(count)
@@ -158,12 +185,17 @@ class ColumnFiles:
         self._values.append(np.concatenate([entity.values for entity in encoded]))
         keys = [row * SPREAD + entity.parts for row, entity in zip(rows, encoded, strict=True)]
         self._keys.append(np.concatenate(keys))
+        write_whole(self._note, f"{rows[-1] + 1} {self._keys.count}".encode())
 
     def finish(self) -> int:
         """Completes the files, and returns the number of rows."""
         self._values.finish()
         self._keys.finish()
         return self._keys.count
+
+    def forget(self) -> None:
+        """Removes the note of how far the files are, which only a build that may be killed later needs."""
+        self._note.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         """Returns itself, to be closed at the end of the block."""
@@ -188,7 +220,7 @@ class StoredColumn:
     """
 
     def __init__(self, column: Column, folder: Path, manifest: Manifest) -> None:
-        values, parts = column.files
+        values, parts, *_ = column.files
         try:
             self._values = RowFile(folder / values)
             self._keys: IntArray = np.asarray(np.load(folder / parts, mmap_mode="r", allow_pickle=False))

@@ -1,4 +1,4 @@
-"""The entity index of a folder, written and opened by the library that its kind needs: FAISS or Milvus."""
+"""The entity index of a folder, written and opened by FAISS or a vector database."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from indexes.store.engines import find_engine
 from indexes.store.keys import Keys
 from indexes.store.manifest import Inputs, SearchRecord
 from indexes.store.recall import held_out_queries
@@ -41,12 +42,9 @@ def write_entity_index(
     """
     assert inputs.search  # chosen after the articles were read
     queries = held_out_queries(keys, inputs.search, inputs.candidates, image_weight, index, encoder)
-    if inputs.search != "milvus":
-        return write_search(folder, keys, inputs.search, queries)
-    from indexes.store.search_milvus import collection_name, key_ids, write_milvus  # needs an extra
-
-    collection = collection_name(index, inputs.model_dump_json())
-    return write_milvus(folder, keys, key_ids(index, keys), queries, uri, collection)
+    if engine := find_engine(inputs.search):
+        return engine.write(folder, keys, queries, index, inputs.model_dump_json(), uri)
+    return write_search(folder, keys, inputs.search, queries)
 
 
 def open_search(
@@ -68,10 +66,8 @@ def open_search(
         from indexes.store.search_faiss_gpu import open_faiss_gpu
 
         return open_faiss_gpu(folder, record, device)
-    if record is not None and record.kind == "milvus":
-        from indexes.store.search_milvus import open_milvus  # needs an extra
-
-        return open_milvus(folder, record)
+    if record is not None and (engine := find_engine(record.kind)):
+        return engine.open(folder, record)
     if torch.device(device).type != "cpu":
         return DeviceSearch.read(folder, record, device)
     if record is None or not record.rescored:

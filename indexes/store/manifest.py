@@ -77,8 +77,9 @@ class Inputs(_Model):
     `pictures` is a hash over the names and contents of each entity's images, `tokens` the name of a codec. `search` is
     the kind of entity index; its parameters are tuned for the `image_weight` at build time. `image_keys` and
     `section_images` specify which images are used (`ImageUse`); `labeled` is a hash over the
-    labeled images of each entity, or "none". `columns` has the fingerprint of the model of each column, by
-    its name. Of a chat model that wrote the summaries, `summarizer_settings` are its limits, and
+    labeled images of each entity, or "none". `borders` is the rule by which borders were cut off for keys of what is
+    within them (`retriever.borders.RULE`), or "none". `columns` has the fingerprint of the model of each
+    column, by its name. Of a chat model that wrote the summaries, `summarizer_settings` are its limits, and
     `summarizer_server` is a hash of what its server reported of it; both are empty if unknown.
     """
 
@@ -96,6 +97,7 @@ class Inputs(_Model):
     image_keys: int = 1
     section_images: bool = False
     labeled: str = "none"
+    borders: str = "none"
     columns: dict[str, str] = {}
     summarizer_settings: str = ""
     summarizer_server: str = ""
@@ -103,7 +105,7 @@ class Inputs(_Model):
     @property
     def image_use(self) -> ImageUse:
         """Which images of an article are used."""
-        return ImageUse(self.image_keys, self.section_images, self.labeled != "none")
+        return ImageUse(self.image_keys, self.section_images, self.labeled != "none", self.borders != "none")
 
     @property
     def codec(self) -> TokenCodec:

@@ -23,6 +23,7 @@ from indexes.extras import optional
 from indexes.growing import save_array
 from indexes.ids import hash_id
 from indexes.progress import progress_bar
+from indexes.store.engines import Engine
 from indexes.store.keys import Keys
 from indexes.store.layout import REBUILD
 from indexes.store.manifest import KEY_IDS, SearchRecord
@@ -316,3 +317,19 @@ def _measured(folder: Path, keys: Keys, queries: HeldOutQueries, there: Collecti
         uri=there.uri,
         collection=there.name,
     )
+
+
+def _write(folder: Path, keys: Keys, queries: HeldOutQueries, index: Path, inputs: str, uri: str) -> SearchRecord:
+    return write_milvus(folder, keys, key_ids(index, keys), queries, uri, collection_name(index, inputs))
+
+
+def _update(
+    folder: Path, keys: Keys, old: Keys, old_folder: Path, changed: IntArray, record: SearchRecord
+) -> SearchRecord:
+    ids = key_ids(folder, keys)
+    gone = np.setdiff1d(key_ids(old_folder, old)[old.rows], ids[keys.rows])
+    return update_milvus(folder, keys, ids, changed, gone, record)
+
+
+MILVUS = Engine(_write, _update, open_milvus)
+"""The value that `indexes.store.engines` loads."""

@@ -63,6 +63,9 @@ def run(args: argparse.Namespace) -> None:
     if args.thoughts:
         print(f"thoughts: {answer.thoughts or '(none)'}\n")
     print(answer.answer if answer.answer is not None else f"(no answer: {answer.reason})")
+    if answer.text:
+        lines = ", ".join(line.text for line in answer.text)
+        print(f"\n{'recognized by its label' if answer.by_text else 'read on the image'}: {lines}")
     if answer.evidence is not None:
         print(f"\n{answer.evidence.entity_title}, section {answer.evidence.section_title!r}:\n{answer.evidence.text}")
     print("\n" + "  ".join(f"{step} {ms:.1f} ms" for step, ms in answer.timings_ms.items()))
@@ -190,6 +193,7 @@ def _as_dict(answer: Answer) -> dict[str, Any]:
     return {
         **values_of(AnswerFields, answer),
         **values_of(RetrievalFields, answer),
+        "text": None if answer.text is None else [asdict(line) for line in answer.text],
         "grounded": answer.grounded,
         "span": answer.span,
         "truncated": answer.truncated,

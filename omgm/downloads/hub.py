@@ -9,7 +9,7 @@ from pathlib import Path
 from generators.reader import BASE as READER_BASE
 from omgm.profile import is_folder
 from omgm.settings import Profile
-from retriever.base_models import Base, bases
+from retriever.base_models import TEXT_READER, Base, bases
 from retriever.files import read_object
 from retriever.hub import SETTINGS, UNWANTED, WEIGHTS, split_name
 
@@ -69,13 +69,15 @@ def named_models(profile: Profile) -> list[tuple[str, str, bool]]:
 def base_models(profile: Profile) -> list[Base]:
     """Returns the base models that a profile builds on.
 
-    They are named by a setting, by the `config.json` in its folder, or by the extractive reader.
+    They are named by a setting, by the `config.json` in its folder, or needed for extractive answers or text in images.
     """
     models = [getattr(profile, section).model for section in ("encoder", "fusion", "sections", "regions")]
     configs = [Path(model).expanduser() / "config.json" for model in models if is_folder(model)]
     names = {*models, *(read_object(path).get("base_model") for path in configs if path.is_file())}
     if profile.generator.kind == "extractive":
         names.add(READER_BASE)
+    if profile.search.words:
+        names.add(TEXT_READER)
     return [base for name, base in bases().items() if name in names]
 
 

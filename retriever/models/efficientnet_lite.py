@@ -14,8 +14,6 @@ from torch.nn import functional
 
 from retriever.models.fused_convolutions import Activation, FusedConvolution
 
-FEATURES = 1280
-"""Length of an image's vector."""
 MEAN, STD = (127 / 255, 127 / 255, 127 / 255), (128 / 255, 128 / 255, 128 / 255)
 """How pixels in 0..1 are shifted and scaled, per channel."""
 _STAGES = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))

@@ -20,9 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from retriever.files import read_object, replace_with
-from retriever.models.efficientnet_lite import FEATURES
 from retriever.models.fused_convolutions import FusedConvolution
 from retriever.models.weights import WEIGHTS_NAME, check_shapes, read_weights, without_memory
+
+FEATURES = 1280
+"""Length of a vector of the base model (`retriever.models.efficientnet_lite`)."""
 
 
 @dataclass

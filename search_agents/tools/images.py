@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import re
-import threading
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 from PIL import Image, ImageFilter
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic.json_schema import SkipJsonSchema
@@ -20,6 +17,9 @@ from search_agents.parsing import json_object
 from search_agents.records import IMAGE, Observation
 from search_agents.regions import Box, box_in, place_of
 from search_agents.state import AgentRun, Tool
+
+if TYPE_CHECKING:
+    from retriever.models.ocr import OCR
 
 SHARP_SIDE = 1024
 """Maximum longer side in pixels to which a sharpened image is enlarged."""
@@ -200,12 +200,7 @@ def sharpened(image: Image.Image) -> Image.Image:
 
 LINES = 100
 """Maximum number of lines returned, from the top."""
-_READING = threading.Lock()
-
-
-def has_ocr() -> bool:
-    """Returns whether the extra `ocr` is installed."""
-    return all(importlib.util.find_spec(name) for name in ("rapidocr", "onnxruntime"))
+_SIDE = 2000  # pixels at which lines are searched: small print on a whole page
 
 
 def ocr() -> Tool:
@@ -217,14 +212,10 @@ def read_lines(image: Image.Image) -> list[str]:
     """Returns the lines of text in an image, from top to bottom; the model is loaded at the first call.
 
     Raises:
-        ValueError: The extra `ocr` is not installed.
+        ValueError: The model is not on this machine.
     """
-    if not has_ocr():
-        raise ValueError("reading text needs the extra ocr: pip install 'omgm[ocr]'")
-    colors = np.asarray(image.convert("RGB"))[:, :, ::-1]  # OpenCV's order
-    with _READING:  # one at a time, because it uses all cores anyway
-        found = _reader()(colors)
-    return [str(line) for line in (found.txts or ())]
+    [lines] = _reader().read([image])
+    return [line.text for line in lines]
 
 
 async def _read(arguments: PartArguments, run: AgentRun) -> Observation:
@@ -234,9 +225,7 @@ async def _read(arguments: PartArguments, run: AgentRun) -> Observation:
 
 
 @lru_cache
-def _reader() -> Any:
-    from rapidocr import RapidOCR
+def _reader() -> OCR:
+    from retriever.models.ocr import OCR
 
-    # By default, small images are enlarged to 736 pixels, which takes ten times as long and splits words.
-    sizes = {"Det.limit_type": "max", "Det.limit_side_len": 2000}
-    return RapidOCR(params={"Global.log_level": "error", **sizes})
+    return OCR.load(side=_SIDE)

@@ -10,7 +10,7 @@ from typing import Annotated
 from PIL import Image
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
-from retriever.asking import Searcher
+from retriever.searching import Searcher
 from retriever.texts import section_passage
 from retriever.types import Candidate, Entity, Options, Query, RetrievalResult
 from search_agents.documents import CHUNK_CHARACTERS, Chunk, best_chunks, chunks_of

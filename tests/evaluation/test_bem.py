@@ -91,7 +91,6 @@ def definition(folder: Path) -> Definition:
 def export(folder: Path, out: Path, masked: bool = False, width: int | None = None) -> None:
     """Writes the same model to `out` as ONNX, without a mask input (like the published one) or with it."""
     pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
     out.mkdir(exist_ok=True)
     ids = torch.randint(1, len(WORDS), (2, width or 9))
     inputs = (ids, ids % 3, torch.ones_like(ids))[: 3 if masked else 2]
@@ -212,7 +211,6 @@ def test_a_model_of_another_kind(tmp_path: Path) -> None:
 
 def test_an_onnx_model_of_another_kind(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
     make, floats = onnx.helper, onnx.TensorProto.FLOAT
     graph = make.make_graph(
         [make.make_node("Identity", ["pixels"], ["out"])],

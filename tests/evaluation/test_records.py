@@ -23,7 +23,8 @@ LINE = """{"id": "q0", "question": "How long?", "image_id": "red", "question_typ
 "section_correct": true, "section_ranks": {"pseudo": 1, "section": 1}, "answer": "7", "confidence": 0.5, "span": [0, 1],
 "unanswered": false, "thoughts": "A wave.",
 "answer_scores": {"evqa_exact_match": 1.0}, "answer_correct": true, "timings_ms": {"step1": 2.5},
-"declined": false, "ending": "cut", "recognized": 0.75, "crop": [0.0, 0.25, 0.5, 1.0]}"""
+"declined": false, "ending": "cut", "recognized": 0.75, "crop": [0.0, 0.25, 0.5, 1.0],
+"text": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0]}], "by_text": true}"""
 
 
 def test_a_line_and_its_record() -> None:
@@ -36,7 +37,15 @@ def test_a_line_and_its_record() -> None:
 
 def test_lines_of_other_versions_are_read() -> None:
     line = json.loads(LINE)
-    for name in ("section_ranks", "answer_scores", "declined", "recognized", "crop"):  # later versions write them
+    for name in (
+        "section_ranks",
+        "answer_scores",
+        "declined",
+        "recognized",
+        "crop",
+        "text",
+        "by_text",
+    ):  # later versions write them
         del line[name]
     read = from_json(line | {"added_later": 1})
     assert (read.section_ranks, read.answer_scores, read.answer_correct) == ({}, {}, True)

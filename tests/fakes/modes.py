@@ -10,7 +10,7 @@ from omgm.agent import LazyEngine, access_of
 from omgm.agent_modes import AgentMode
 from omgm.modes import mode_names
 from omgm.settings import AgentSettings
-from retriever.asking import Searcher
+from retriever.searching import Searcher
 from search_agents.regions import ProposeRegions
 from serving.modes import Mode, Modes
 from serving.schemas import AgentBudget

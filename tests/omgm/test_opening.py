@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from omgm.opening import open_retriever
 from omgm.parts import build_encoder
 from omgm.profile import load_profile
 from omgm.served_app import open_service
+from retriever.borders import RULE
 from retriever.image_cache import ImageCache, set_content
 from retriever.models.bm25 import BM25
 from retriever.models.hybrid import HybridReranker
@@ -128,3 +131,18 @@ def test_a_part_of_an_image_is_not_taken_for_the_whole(example_folder: Path) -> 
         query = Query(image, "What is the capital?")
         found, expected = scores(caching.retrieve([query])), scores(plain.retrieve([query]))
         assert np.asarray(found) == pytest.approx(np.asarray(expected), abs=1e-5)  # parts are encoded in other batches
+
+
+def test_an_index_without_keys_within_borders_says_so(
+    example_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    profile, folder = load_profile("embedded"), tmp_path / "index"
+    shutil.copytree(example_folder / "index", folder)
+    open_retriever(profile, folder)
+    assert "borders" not in caplog.text
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["inputs"].pop("borders") == RULE
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    open_retriever(profile, folder)
+    assert "built without keys of its images within their borders" in caplog.text
+    assert "omgm build-index --profile embedded --overwrite" in caplog.text

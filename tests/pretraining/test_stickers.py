@@ -9,8 +9,7 @@ import torch
 
 from pretraining.camera import Camera
 from pretraining.designs import with_twins
-from pretraining.stickers import WHITE, StickerBatches, random_mark, seen_on, stick, stickers_of
-from retriever.borders import MARGIN
+from pretraining.stickers import MARGIN, WHITE, StickerBatches, random_mark, seen_on, stick, stickers_of
 
 RED, BLUE = torch.tensor([1.0, 0, 0, 1]), torch.tensor([0, 0, 1.0])
 

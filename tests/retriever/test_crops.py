@@ -221,14 +221,15 @@ def test_an_excluded_entity_is_not_found_in_a_part_either(folder: Path) -> None:
 
 def test_a_part_is_given_as_shares_of_the_image_with_its_borders(folder: Path) -> None:
     inner = on_black("Ireland", (80, 57), (240, 185)).image
+    inner.paste("gray", (0, 0, 8, inner.height))  # so that black is no border
     image = Image.new("RGB", (800, 600), "yellow")
     image.paste(inner, (200, 150))
     [found] = pipeline(folder, trim=True).retrieve([Query(image, "", "bordered")])
     assert found.crop is not None
-    # trimmed to about 448 x 348 around the content, with a margin of 6 % of 400 pixels on each side; its middle
+    # trimmed to the content, 400 x 300 without a pixel of the copy, which are three, on each side; its middle
     left, top, right, bottom = found.crop
-    assert (left * 800, right * 800) == pytest.approx((400 - 224 * 0.55, 400 + 224 * 0.55), abs=4)
-    assert (top * 600, bottom * 600) == pytest.approx((300 - 174 * 0.55, 300 + 174 * 0.55), abs=4)
+    assert (left * 800, right * 800) == pytest.approx((400 - 197 * 0.55, 400 + 197 * 0.55), abs=4)
+    assert (top * 600, bottom * 600) == pytest.approx((300 - 147 * 0.55, 300 + 147 * 0.55), abs=4)
 
 
 def test_a_part_that_is_not_recognized_itself_leaves_the_result_of_the_whole(folder: Path) -> None:

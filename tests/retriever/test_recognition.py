@@ -85,3 +85,9 @@ def test_probability_is_the_logistic_function_of_the_weighted_signs() -> None:
     recognition = Recognition(-1.0, Signs(sim_c=2.0, lead=5.0))
     assert recognition.probability(FOUND) == pytest.approx(1 / (1 + math.exp(-(-1 + 2 * 0.5 + 5 * 0.4))))
     assert Recognition(-1e6, Signs()).probability(FOUND) == pytest.approx(0, abs=1e-20)
+
+
+def test_the_number_of_images_is_a_sign() -> None:
+    best, *others = FOUND
+    signs = [signs_of([replace(best, images=count), *others]) for count in (0, 1, 3)]
+    assert [one.images for one in signs if one] == pytest.approx([0, 0, math.log(3)])

@@ -16,7 +16,7 @@ def test_reports_are_off_before_a_library_is_loaded(chosen: str | None) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in NAMES}
     environment |= dict.fromkeys(NAMES, chosen) if chosen else {}
     code = (
-        "import os, sys, evaluation.bem, search_agents.tools.images\n"
+        "import os, sys, evaluation.bem, retriever.models.ocr, search_agents.tools.images\n"
         "assert not {'onnxruntime', 'ray'} & sys.modules.keys()\n"
         f"print(*map(os.environ.get, {NAMES}), sep='|')"
     )

@@ -1,6 +1,6 @@
 """The tools for an index of the three lands, and for images.
 
-Reading text with RapidOCR, whose models are part of the package: nothing is downloaded.
+Text is read with the published networks, out of their package: nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from chat_models.replies import ChatReply, ToolCall
+from retriever.base_models import TEXT_READER, Base, find_base
 from retriever.types import Query, RetrievalResult
 from search_agents.engine import Engine
 from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.regions import Box
 from search_agents.tools import images
-from search_agents.tools.images import has_ocr, ocr, read_lines, rotate, sharpen, sharpened, zoom_in
+from search_agents.tools.images import ocr, read_lines, rotate, sharpen, sharpened, zoom_in
 from search_agents.tools.index import IndexTools
 from search_agents.tools.page import open_page, slim
 from search_agents.trail import AgentAnswer
@@ -213,7 +215,10 @@ def test_the_encoder_of_these_tests_tells_the_colors_apart() -> None:
     assert (vectors @ vectors.T).round().tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
 
 
-needs_ocr = pytest.mark.skipif(not has_ocr(), reason="needs the extra ocr")
+needs_ocr = pytest.mark.skipif(
+    not (find_base(TEXT_READER).carrier or find_base(TEXT_READER).folder.is_dir()),
+    reason=f"the package {find_base(TEXT_READER).package} is not installed",
+)
 
 
 def sign(width: int = 300, height: int = 120) -> Image.Image:
@@ -257,6 +262,9 @@ def test_long_texts_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[1:3] == ["0", "1"] and lines[-3:] == ["99", "(50 more lines)", "</ocr_result>"]
 
 
-def test_without_the_extra_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "has_ocr", lambda: False)
-    assert "needs the extra ocr: pip install 'omgm[ocr]'" in told(Image.new("RGB", (9, 9)))
+def test_without_the_networks_it_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Base, "carrier", None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    images._reader.cache_clear()
+    assert "base model pp-ocr-v6-small is not on this machine" in told(Image.new("RGB", (9, 9)))

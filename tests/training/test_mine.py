@@ -128,7 +128,7 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
     changes: dict[str, dict[str, Any]] = {
         "k was 4 and is now 2": {"k": 2},
         "index was .3 lands. and is now .3 other lands.": {"index": OtherLands()},
-        "trim_borders was false and is now true": {"trim_borders": True},
+        'trim_borders was false and is now "cut off without a margin"': {"trim_borders": True},
         "labels: 2 images are gone; query images: 2 images are gone": {"questions": questions[:1]},
         "labels: 3 of 3 images have another entity": {
             "questions": [replace(question, entity_ids=("e2",)) for question in questions]

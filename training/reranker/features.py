@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from indexes.progress import progress_bar
+from retriever.borders import RULE
 from retriever.files import replacing, write_whole
 from retriever.gpu import to_device
 from retriever.images import ImageError
@@ -102,7 +103,7 @@ def _complete(
     """Writes the missing shards; each process writes its share."""
     if processes.first:
         images = decoder.images
-        _claim(store, {**key, "images": images.contents().digest, "trim_borders": images.trim_borders})
+        _claim(store, {**key, "images": images.contents().digest, "trim_borders": images.trim_borders and RULE})
     processes.wait()
     shards = store.shards()
     mine = [shard for shard in range(len(shards)) if shard % processes.count == processes.rank]

@@ -6,7 +6,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from retriever.base_models import base_model, find_base
-from retriever.models.efficientnet_lite import FEATURES, EfficientNetLite
+from retriever.models.efficientnet_lite import EfficientNetLite
+from retriever.models.small_clip import FEATURES
 
 NAME = "efficientnet-lite0"
 

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from retriever.models import photo_tower
-from retriever.models.efficientnet_lite import _STAGES, FEATURES
+from retriever.models.efficientnet_lite import _STAGES
 from retriever.models.encoder import ClipEncoder
 from retriever.models.folder import kind_of
 from retriever.models.model_card import model_card
 from retriever.models.pixels import PixelPreparation
-from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
+from retriever.models.small_clip import FEATURES, SmallCLIP, SmallCLIPConfig
 from tests.paths import ROOT
 from training.tokenizer import train_tokenizer
 

@@ -1,0 +1,103 @@
+"""Searches an index, with its later changes, by the text on images (`indexes.image_text`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from torch import Tensor
+
+from indexes.live.reading import VersionedIndex
+from indexes.live.version import Version
+from indexes.store.image_text import IMAGE_TEXT, documents_of, encode_texts
+from indexes.store.index import Index
+from indexes.store.keys import as_query, load_owners
+from indexes.store.search import StoredVectors
+from indexes.store.word_search import WordSearch
+from retriever.types import FloatArray, IntArray
+
+
+class IndexText:
+    """Finds entities of an index by text (implements `retriever.label_reading.TextIndex`); thread-safe.
+
+    Args:
+        index: An index that has the column.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._files: WeakKeyDictionary[Index, _Files] = WeakKeyDictionary()
+        self._changes: WeakKeyDictionary[Version, WordSearch] = WeakKeyDictionary()
+
+    def has_text(self, row: int) -> bool:
+        """Returns whether text was read on an image of an entity."""
+        encoded = self._index.column(IMAGE_TEXT, row)
+        return encoded is not None and len(encoded.parts) > 0
+
+    def similar(self, text: str, k: int, rows: Iterable[int] = ()) -> dict[int, float]:
+        """Returns how similar the text on images of entities and their names are to a text, from 0 to 1, by their rows.
+
+        These are the `k` most similar, best first, and those at `rows`.
+        """
+        version, wanted = self._version(), list(rows)
+        changed, gone = {entry.row for entry in version.entries.values()}, set(version.removed.values())
+        of_files = [row - version.start for row in wanted if row not in changed]
+        found = self._of(version.base).words.similar(text, k + len(gone), of_files)
+        every = {row + version.start: value for row, value in found.items() if row not in gone}
+        every |= self._changed(version).similar(text, k, [row for row in wanted if row in changed])
+        best = sorted(every, key=lambda row: -every[row])[:k]
+        return {row: every[row] for row in dict.fromkeys([*best, *wanted]) if row in every}
+
+    def scores_of(self, vector: Tensor, rows: Sequence[int]) -> list[float]:
+        """Returns the scores that `Index.search` gives entities, from the stored vectors; 0 for those without a key."""
+        version = self._version()
+        entries = {entry.row: entry.change.keys for entry in version.entries.values()}
+        files, manifest = self._of(version.base), version.base.manifest
+        query = as_query(vector[None].float().cpu(), manifest.inputs.candidates, version.base.image_weight)[0].numpy()
+        keys = (entries[row] if row in entries else files.keys_of(row - version.start) for row in rows)
+        return [float((own @ query).max(initial=0)) for own in keys]
+
+    def _version(self) -> Version:
+        return self._index.version if isinstance(self._index, VersionedIndex) else Version(self._index)
+
+    def _of(self, base: Index) -> _Files:
+        if (files := self._files.get(base)) is None:
+            files = self._files[base] = _Files(base)
+        return files
+
+    def _changed(self, version: Version) -> WordSearch:
+        """Returns the search of changed entities, with the weights of words in the files."""
+        if (search := self._changes.get(version)) is None:
+            nothing = encode_texts({})
+            entries = sorted(version.entries.values(), key=lambda entry: entry.row)
+            own = ((entry.row, entry.change.entity, entry.change.columns.get(IMAGE_TEXT, nothing)) for entry in entries)
+            documents = (document for entry in own for document in documents_of(*entry))
+            search = self._changes[version] = self._of(version.base).words.with_weights(documents)
+        return search
+
+
+class _Files:
+    """The files of an index, opened when they are first needed."""
+
+    def __init__(self, base: Index) -> None:
+        self._folder, self._manifest = base.folder, base.manifest
+
+    @cached_property
+    def words(self) -> WordSearch:
+        return WordSearch.open(self._folder)
+
+    def keys_of(self, row: int) -> FloatArray:
+        """Returns the keys of an entity, float32 [keys, length of a key]."""
+        stored, owners = self._vectors
+        first, last = (np.searchsorted(owners, [row, row + 1]) + self._manifest.counts.entities).tolist()
+        numbers = np.array([row, *range(first, last)])
+        places = np.searchsorted(stored.rows, numbers)
+        places = places[places < len(stored.rows)]
+        keys = [stored.read(place, place + 1) for place in places.tolist() if stored.rows[place] in numbers]
+        return np.concatenate([np.empty((0, stored.dimension), np.float32), *keys], dtype=np.float32)
+
+    @cached_property
+    def _vectors(self) -> tuple[StoredVectors, IntArray]:
+        return StoredVectors(self._folder, self._manifest.search), load_owners(self._folder, self._manifest)

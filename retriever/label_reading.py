@@ -1,0 +1,127 @@
+"""Reads what stands on images that the steps are not sure of, and searches them again by these words, too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from torch import Tensor
+
+from retriever.crops import Retrieve
+from retriever.fusion import WORDS
+from retriever.protocols import ReadText
+from retriever.recognition import Recognition, is_declined
+from retriever.types import Candidate, Query, RetrievalResult, TextLine
+
+FEWEST = 3
+"""Fewer letters and figures on an image are no text: patterns and edges look like one or two."""
+NEAREST = 5
+"""The best candidates, one of which must have text on its images: reading costs more than the search."""
+SURE = 0.9
+"""From this probability on, words would not change what an image is recognized as."""
+
+
+def joined(lines: Sequence[TextLine]) -> str:
+    """Returns the text on an image; empty if it has fewer than `FEWEST` letters and figures."""
+    text = "\n".join(line.text for line in lines)
+    return text if sum(map(str.isalnum, text)) >= FEWEST else ""
+
+
+class TextIndex(Protocol):
+    """What an index knows of the text on images of its entities."""
+
+    def has_text(self, row: int) -> bool:
+        """Returns whether text was read on an image of an entity."""
+
+    def similar(self, text: str, k: int, rows: Iterable[int] = ()) -> dict[int, float]:
+        """Returns how similar texts and names of the `k` most similar entities, and of those at `rows`, are."""
+
+    def scores_of(self, vector: Tensor, rows: Sequence[int]) -> list[float]:
+        """Returns the scores that the index's `search` gives entities."""
+
+
+class LabelReading:
+    """Reads labels, covers and signs (implements `retriever.pipeline.Refine` and `retriever.step1_search.AddByText`).
+
+    Args:
+        index: The texts of the index that is searched.
+        read: Reads the text in images.
+    """
+
+    def __init__(self, index: TextIndex, read: ReadText) -> None:
+        self.index, self.read = index, read
+
+    def refine(
+        self,
+        retrieve: Retrieve,
+        queries: Sequence[Query],
+        shown: Sequence[Query],
+        results: Sequence[RetrievalResult],
+        recognition: Recognition,
+    ) -> list[RetrievalResult]:
+        """Reads the text on images, searches them again by it, and returns the results, with the text.
+
+        An image is read if it is not recognized surely, and one of the `NEAREST` candidates has text on its images: only
+        then are words likely to change the verdict.
+
+        Args:
+            retrieve: Runs the steps.
+            queries: The queries.
+            shown: These as the steps get them, without borders.
+            results: Their results by the images alone.
+            recognition: What `recognized` was estimated with.
+        """
+        unsure = [number for number, result in enumerate(results) if self._is_unsure(result)]
+        if not unsure:
+            return list(results)
+        started = time.perf_counter()
+        lines = self.read([queries[number].image for number in unsure])
+        spent = {"read": (time.perf_counter() - started) * 1000}
+        texts = {number: tuple(own) if joined(own) else () for number, own in zip(unsure, lines, strict=True)}
+        found = [replace(result, text=texts.get(number)) for number, result in enumerate(results)]
+        written = [number for number in unsure if texts[number]]
+        again = retrieve([replace(shown[number], text=texts[number]) for number in written], None) if written else []
+        for number, after in zip(written, again, strict=True):
+            by_text = _is_by_text(results[number], after, recognition.threshold)
+            found[number] = replace(after, text=texts[number], by_text=by_text)
+        timings = again[0].timings_ms if again else {}
+        pairs = zip(results, found, strict=True)
+        return [replace(after, timings_ms=_sum(before.timings_ms, timings) | spent) for before, after in pairs]
+
+    def _is_unsure(self, result: RetrievalResult) -> bool:
+        if result.recognized is None or result.recognized >= SURE:
+            return False
+        return any(self.index.has_text(candidate.row) for candidate in result.candidates[:NEAREST])
+
+    def add(self, query: Query, vector: Tensor, candidates: Sequence[Candidate], k: int) -> list[Candidate]:
+        """Returns the best candidates by image and words together, of those of the image and those of the words.
+
+        Args:
+            query: A query with text.
+            vector: Its image's vector.
+            candidates: The candidates by the image alone.
+            k: How many to return.
+        """
+        text, excluded = joined(query.text), set(query.options.exclude)
+        similar = self.index.similar(text, k + len(excluded), [candidate.row for candidate in candidates])
+        new = sorted(similar.keys() - excluded - {candidate.row for candidate in candidates})
+        lowest = min((one.sim_p for one in candidates if one.sim_p is not None), default=None)
+        scores = zip(new, self.index.scores_of(vector, new), strict=True)
+        every = [*candidates, *(Candidate(row, sim_c, score=sim_c, sim_p=lowest) for row, sim_c in scores)]
+        for candidate in every:
+            candidate.sim_w = similar.get(candidate.row)
+            candidate.score += WORDS * (candidate.sim_w or 0.0)
+        return sorted(every, key=lambda candidate: -candidate.score)[:k]
+
+
+def _is_by_text(before: RetrievalResult, after: RetrievalResult, threshold: float) -> bool:
+    """Returns whether an entity is recognized that was not without the words."""
+    if is_declined(after.recognized, threshold) or not after.candidates:
+        return False
+    return is_declined(before.recognized, threshold) or before.candidates[0].row != after.candidates[0].row
+
+
+def _sum(first: dict[str, float], second: dict[str, float]) -> dict[str, float]:
+    return {step: ms + second.get(step, 0.0) for step, ms in first.items()}

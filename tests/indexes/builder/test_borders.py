@@ -1,0 +1,100 @@
+"""Images with a uniform border are also keys without it, in builds and live changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from indexes.live.drafts import DraftEditor
+from indexes.store.generations import current_files
+from indexes.store.index import Index
+from indexes.store.keys import article_keys
+from retriever.borders import RULE, trim
+from tests.fakes.live import World, article, as_row, data_of, painting
+from tests.fakes.models import FakeEncoder
+
+OPTIONS: dict[str, Any] = {"candidates": "image", "image_keys": 3, "trim_borders": True}
+
+
+def card(seed: int = 3) -> Image.Image:
+    """Returns a painting in the middle of a white card."""
+    image = Image.new("RGB", (300, 260), "white")
+    image.paste(painting(seed), (86, 66))
+    return image
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    (tmp_path / "images").mkdir()
+    card().save(tmp_path / "images" / "card.png")
+    painting(4).save(tmp_path / "images" / "whole.png")
+    world = object.__new__(World)
+    world.folder, world.index, world.images = tmp_path, tmp_path / "index", tmp_path / "images"
+    world.options = dict(OPTIONS)
+    return world
+
+
+def keys(index: Index, image: Image.Image) -> float:
+    """Returns how similar the best entity is to an image."""
+    scores, _ = index.search(FakeEncoder().encode_images([image]), 1)
+    return float(scores[0, 0])
+
+
+def test_an_image_is_a_key_as_it_is_and_within_its_border(world: World) -> None:
+    articles = [article("a", image="card.png", sections=2, further=1), article("b")]
+    index = world.build(articles, world.index)
+    counts, inputs = index.manifest.counts, index.manifest.inputs
+    # the card, what is within it, and the further image; their tokens follow those of the sections
+    assert (counts.further_keys, counts.image_tokens, inputs.borders) == (2, 3 + 1, RULE)
+    assert len(index.token_rows(0)) == 2 + 3
+    assert [keys(index, image) for image in (card(), trim(card()))] == pytest.approx([1, 1], abs=1e-3)
+    for changed in ({"image_keys": 1}, {"trim_borders": False}):
+        world.options = OPTIONS | changed
+        whole = world.build(articles, world.folder / "-".join(changed))
+        assert whole.manifest.inputs.borders == "none" and keys(whole, trim(card())) < 0.99
+
+
+def test_an_index_without_such_keys_is_built_again_only_if_it_is_replaced(world: World) -> None:
+    world.options = OPTIONS | {"trim_borders": False}
+    articles = [article("a", image="card.png")]
+    world.build(articles, world.index)
+    world.options = dict(OPTIONS)
+    with pytest.raises(ValueError, match=f'borders was not given and is now "{RULE}"'):
+        world.build(articles, world.index)
+    world.options["overwrite"] = True
+    assert world.build(articles, world.index).manifest.inputs.borders == RULE
+
+
+def test_a_change_gives_what_a_build_gives(world: World) -> None:
+    first, final = article("a"), [article("a"), article("b", image="card.png", further=1)]
+    world.build([first], world.index)
+    editor = world.editor()
+    world.put(editor, final[1])
+    editor.index.compact()
+    editor.close()
+    world.build(final, world.folder / "fresh")
+    assert data_of(current_files(world.index)) == data_of(world.folder / "fresh")
+
+
+@pytest.mark.parametrize(("old", "new"), [("card.png", "whole.png"), ("whole.png", "card.png")])
+def test_the_key_within_a_border_goes_with_its_image(world: World, old: str, new: str) -> None:
+    before, after = (article("a", image=name, further=1) for name in (old, new))
+    world.build([before, article("b")], world.index)
+    editor = world.editor()
+    row = as_row(after)
+    draft = DraftEditor(editor).draft({key: row[key] for key in ("id", "title", "image", "sections")}, ["image"])
+    assert draft.complete(Image.open(world.images / new).convert("RGB")) == []  # the further image stays
+    draft.put()
+    changed = editor.index
+    fresh = world.build([after, article("b")], world.folder / "fresh")
+    number = changed.row_of("kb/a")
+    assert number is not None
+    np.testing.assert_allclose(changed.article_keys(number), article_keys(fresh.folder, fresh.manifest, 0), atol=1e-3)
+    tokens = [changed.gather([changed.token_rows(number)]), fresh.gather([fresh.token_rows(0)])]
+    assert torch.equal(tokens[0].values, tokens[1].values)
+    editor.close()
