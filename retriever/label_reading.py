@@ -63,8 +63,8 @@ class LabelReading:
     ) -> list[RetrievalResult]:
         """Reads the text on images, searches them again by it, and returns the results, with the text.
 
-        An image is read if it is not recognized surely, and one of the `NEAREST` candidates has text on its images: only
-        then are words likely to change the verdict.
+        An image is read if it is not recognized surely, and one of the `NEAREST` candidates has text on its images:
+        only then are words likely to change the verdict.
 
         Args:
             retrieve: Runs the steps.
