@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 _UNSTABLE = ("created", "permission")
 """What servers say anew of a model in each list of models."""
+_REWRITTEN = {"messages": "turns of user and assistant", "turns": "turns with OpenAI's own fields"}
+"""Forms of a conversation that servers refuse, and what they get instead."""
 _PASSING = (408, 409, 425, 429)
 """Statuses below 500 after which a request may succeed if it is sent again."""
 KEY = "OPENAI_API_KEY"
@@ -365,8 +367,8 @@ class ChatClient:
         self._counts = "stream_options" not in refused
         if new := sorted(refused - self._refused - {"stream_options"}):
             for name in new:
-                if name == "messages":
-                    logger.warning("%s takes only turns of user and assistant and gets them from now on", self.model)
+                if name in _REWRITTEN:
+                    logger.warning("%s takes only %s and gets them from now on", self.model, _REWRITTEN[name])
                     continue
                 instead = f"with {CHANGED[name]}" if CHANGED.get(name) else "without"
                 logger.warning("%s takes no %s and is asked %s from now on", self.model, name, instead)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from chat_models.messages import plain_roles
+from chat_models.turns import plain_turns
 
 CHANGED: Mapping[str, str | None] = {
     "max_tokens": "max_completion_tokens",
@@ -54,6 +55,8 @@ _UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 """How servers that answer with status 500 (llama.cpp, Ollama, proxies) say that the same request would fail again."""
+_UNKNOWN = re.compile(r"\b(?:un\w+ed|unknown|extra|additional|not (?:permitted|allowed)|forbidden)\b", re.IGNORECASE)
+"""How servers say that they do not know a field of a turn, even if another server wants it back."""
 _OTHER_REASON = re.compile(r"image|vision|tool|function|schema|format|content|message|token|length|model|role", re.I)
 """Words of refusals that are about something else than `stream_options`."""
 
@@ -88,6 +91,11 @@ def refused_field(message: str, param: str, status: int | None, body: Mapping[st
                     return name
         if unproven and "stream_options" in left and not _OTHER_REASON.search(message):
             return "stream_options"
+        turns = [turn for turn in body["messages"] if turn["role"] == "assistant"]
+        fields = {name for turn in turns for part in (turn, *(turn.get("tool_calls") or ())) for name in part}
+        unknown = "|".join(map(re.escape, sorted(fields - {"role", "content", "tool_calls", "id", "type", "function"})))
+        if unknown and re.search(rf"\b(?:{unknown})\b", message) and _UNKNOWN.search(message):
+            return "turns"
     if status in (400, 422, 500, 501) and _ROLES.search(message) and plain_roles(body["messages"]) != body["messages"]:
         return "messages"
     if status in (400, 422, 500, 501) and body["stream"] and _NO_STREAMS.search(message):
@@ -105,6 +113,8 @@ def without_fields(body: Mapping[str, Any], names: Collection[str]) -> dict[str,
     if "stream" in names:
         left.pop("stream_options", None)
         left["stream"] = False
+    if "turns" in names:
+        left["messages"] = plain_turns(left["messages"])
     if "messages" in names:
         left["messages"] = plain_roles(left["messages"])
     return left

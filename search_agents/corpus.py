@@ -159,7 +159,7 @@ def decode_reply(values: Any) -> ChatReply:
     """Returns the reply that `encode_reply` encoded."""
     older = {"ending": "cut" if values["cut"] else "complete"} if "cut" in values else {}
     known = {name: value for name, value in values.items() if name != "cut"}
-    calls = tuple(ToolCall(**call) for call in values["calls"])
+    calls = tuple(ToolCall(**call) for call in values["calls"])  # older recordings lack the message
     return ChatReply(**{**known, **older, "calls": calls, "without": tuple(values.get("without", ()))})
 
 
