@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from chat_models.secrets import hidden
 from chat_models.thoughts import TAGS, Parted, part
 
 Ending = Literal["complete", "cut", "refused", "filtered"]
@@ -320,6 +321,6 @@ def page_title(page: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Returns a text as a single line, cut to 300 characters."""
-    text = " ".join(well_formed(text).split())
+    """Returns a text as a single line without keys, cut to 300 characters."""
+    text = " ".join(hidden(well_formed(text)).split())
     return text if len(text) <= 300 else text[:299] + "…"
