@@ -13,6 +13,7 @@ from typing import Literal
 import httpx
 from PIL import Image
 
+from chat_models.secrets import hidden, keep_secret
 from omgm.downloads.guard import public_addresses
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings, user_agent
@@ -160,7 +161,8 @@ class WebAccess:
     def tools(self) -> list[Tool]:
         """Returns the searches as tools."""
         settings, tools = self._settings, []
-        name = settings.searxng_url if settings.engine == "searxng" else settings.engine
+        keep_secret(url=settings.searxng_url)
+        name = hidden(settings.searxng_url) if settings.engine == "searxng" else settings.engine
         if self.search is not None:
             tools.append(web_search(self.search, name))
         if self.image_search is not None:
