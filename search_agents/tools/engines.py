@@ -25,7 +25,8 @@ PublishImage = Callable[[Image.Image], Awaitable[str]]
 """Makes an image available to a search engine and returns its URL."""
 
 _MARKUP = re.compile(r"</?(?:b|strong|em|i|mark|span|font|br|p)\b[^<>]*>", re.IGNORECASE)
-_FIRST = ("answers", "answer_box", "infoboxes", "knowledge_graph", "exact_matches", "results", "organic_results")
+_BOXES = ("answers", "answer_box", "infoboxes", "knowledge_graph")
+_FIRST = (*_BOXES, "exact_matches", "results", "organic_results")
 """The lists of replies that come first; SearXNG, SerpAPI and Google Lens have different ones."""
 _ABOUT = frozenset({
     "query", "suggestions", "corrections", "unresponsive_engines", "related_searches", "pagination", "ads", "error",
@@ -37,6 +38,18 @@ _TITLES = ("title", "infobox", "name", "question", "heading", "answer_title")
 _TEXTS = ("content", "snippet", "body", "answer", "result", "description", "text", "definition")
 _DATES = ("publishedDate", "pubdate", "date", "published_date")
 """Names of the same field in the replies of several engines."""
+_NO_FACTS = (
+    *_DATES,
+    "engine",
+    "engines",
+    "template",
+    "parsed_url",
+    "position",
+    "positions",
+    "score",
+    "category",
+    "type",
+)
 SECONDS = 20.0
 RESULTS = 10
 _NO_RESULTS = "hasn't returned any results"
@@ -190,7 +203,12 @@ def _sources(answer: Any, rows: str, place: str) -> list[Source]:
     """
     lists = answer if isinstance(answer, dict) else {}
     names = sorted(lists, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
-    found = [_source(row, place) for name in names if name not in _ABOUT for row in _rows(lists[name])]
+    found = [
+        _source(row, place, is_box=name in _BOXES or isinstance(lists[name], dict))
+        for name in names
+        if name not in _ABOUT
+        for row in _rows(lists[name])
+    ]
     sources = [source for source in found if source is not None]
     listed = lists.get(rows)
     if not sources and not (isinstance(listed, list) and all(isinstance(row, dict) for row in listed)):
@@ -205,7 +223,7 @@ def _rows(value: Any) -> list[Any]:
     return [{"answer": row} if isinstance(row, str) else row for row in value] if isinstance(value, list) else []
 
 
-def _source(row: Any, place: str) -> Source | None:
+def _source(row: Any, place: str, *, is_box: bool) -> Source | None:
     """Returns a result or a box as a source; `None` if it has neither an http(s) URL nor a text, or a bad URL."""
     if not isinstance(row, dict):
         return None
@@ -214,15 +232,14 @@ def _source(row: Any, place: str) -> Source | None:
     if not url and any(row.get(name) for name in _URLS[:3]):
         return None
     title, text, date = (_value(row, names) for names in (_TITLES, _TEXTS, _DATES))
-    if not url or not text:
+    if is_box or not url:
         text = "; ".join(filter(None, (text, *_facts({key: row[key] for key in row if key not in _TITLES + _TEXTS}))))
     text = text or (_value(row, ("source",)) if url else "")
     if not url and not text:
         return None
     text = f"({date.removesuffix('T00:00:00')}) {text}" if date else text
-    return Source(
-        _plain(title) or well_formed(url or place), _plain(text)[:CHUNK_CHARACTERS], well_formed(url or place)
-    )
+    url = well_formed(url or place)
+    return Source(_plain(title) or url, _plain(text)[:CHUNK_CHARACTERS], url)
 
 
 def _value(row: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -235,7 +252,7 @@ def _facts(value: Any, name: str = "") -> Iterator[str]:
         yield f"{value['label']}: {value.get('value')}"
     elif isinstance(value, dict):
         for key, one in value.items():
-            yield from _facts(one, str(key)) if key not in (*_DATES, "engine", "template", "parsed_url") else ()
+            yield from _facts(one, str(key)) if key not in _NO_FACTS else ()
     elif isinstance(value, list):
         for one in value:
             yield from _facts(one, name)
