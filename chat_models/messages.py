@@ -51,11 +51,10 @@ def text_part(text: str) -> Message:
     return {"type": "text", "text": text}
 
 
-def with_text(message: Message, text: str) -> Message:
-    """Appends a text to a message."""
+def with_text(message: Message, text: str, *, first: bool = False) -> Message:
+    """Appends a text to a message, or puts it first."""
     content = message["content"]
-    joined = f"{content}\n\n{text}" if isinstance(content, str) else [*content, text_part(text)]
-    return {**message, "content": joined}
+    return {**message, "content": _joined(text, content) if first else _joined(content, text)}
 
 
 def with_images(message: Message, images: Sequence[Image.Image]) -> Message:

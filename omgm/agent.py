@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from datetime import date
 from types import TracebackType
 from typing import Any, Literal, Self, TypedDict, Unpack
 
@@ -150,9 +151,11 @@ class LazyEngine:
             self._closing.append(web)
             prices = self._options.get("prices") or {}
             tools = [replace(tool, cost=prices.get(tool.name, 0.0)) for tool in agent_tools(index, web)]
+            frozen = self._options.get("corpus") or (self._options.get("web") or WebSettings()).corpus
             self._engine = Engine(
                 self._planner,
                 tools,
+                today=date.today if frozen is None else lambda: frozen.today,
                 context_tokens=self._options.get("context_tokens", CONTEXT_TOKENS),
                 corpus=self._options.get("corpus"),
                 propose=self._options.get("propose"),
@@ -242,10 +245,11 @@ class Agent:
         *,
         boxes: Sequence[Sequence[float]] = (),
         budget: Budget | None = None,
+        dated: bool = True,
     ) -> AgentAnswer:
         """Runs a policy on a question about any number of images, the main one first, or about none.
 
-        `boxes` are regions of the main image, as in `ask`.
+        `boxes` are regions of the main image, as in `ask`; `dated` is whether the model is told the day.
 
         Raises:
             ValueError: An image is unreadable.
@@ -256,7 +260,10 @@ class Agent:
             first = loaded[0] if loaded else None
             regions = [] if first is None else boxes_of(boxes, first)
             engine = self._engine.opened()
-            return await engine.run(policy, question, first, boxes=regions, more_images=loaded[1:], budget=budget)
+            others = loaded[1:]
+            return await engine.run(
+                policy, question, first, boxes=regions, more_images=others, budget=budget, dated=dated
+            )
 
         return self._loop.submit(run()).result()
 
@@ -289,7 +296,8 @@ class Agent:
             engine = self._engine.opened()
             budget, watch = options.get("budget"), options.get("watch")
             policy = policy_of(mode, wordings)
-            return await engine.run(policy, question, loaded, boxes=regions, budget=budget, watch=watch)
+            dated = wordings is None
+            return await engine.run(policy, question, loaded, boxes=regions, budget=budget, watch=watch, dated=dated)
 
         return self._loop.submit(run())
 

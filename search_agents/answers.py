@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Sequence
 
+from chat_models.layers import bare
 from chat_models.replies import ChatReply
 from search_agents.calls import calls_of
 from search_agents.context import LEFT_OUT, NO_IMAGE
@@ -49,7 +50,7 @@ def _answer(reply: ChatReply, names: Collection[str]) -> str | None:
         return called_answer(calls)
     rest = re.sub(r"```[\w-]*|</?[a-z_ -]+>", "", without_thoughts(reply.text), flags=re.IGNORECASE).strip()
     called = problem or _FUNCTION.fullmatch(rest) or (rest.startswith("{") and json_object(rest) is not None)
-    return None if called else rest or None
+    return None if called else bare(rest) or None
 
 
 def called_answer(calls: Sequence[Call]) -> str | None:
@@ -58,14 +59,17 @@ def called_answer(calls: Sequence[Call]) -> str | None:
         return None
     arguments = calls[0].arguments
     if not isinstance(arguments, str):
-        return labeled_answer(json.dumps(arguments))
+        values = [part for value in arguments.values() for part in (value if isinstance(value, list) else [value])]
+        return labeled_answer(json.dumps(arguments)) or (str(values[0]) if len(values) == 1 else None)
     return labeled_answer(arguments) or (None if "{" in arguments else arguments.strip() or None)
 
 
-_NUMBER = r"[\"'^#]?(?:(?:result|source|web|page|ref|quote)s?(?:[_ ]?id)?\s?[#:]?\s?)?\d{1,9}(?:\u2020\w{1,20})?[\"']?"
+_NUMBER = (
+    r"[\"'^#]?(?:(?:result|source|web|page|ref|quote)s?(?:[_ ]?id)?\s?[#:]?\s?)?\d{1,9}(?:\u2020[\w-]{1,20})?[\"']?"
+)
 _SEPARATOR = r"\s{0,2}(?:[,;\u3001\uff0c]|and|&|-|\u2013|to)\s{0,2}"
 _CITATION = re.compile(
-    rf"([\"'`]?)[\[\u3010]{{1,2}}\s{{0,2}}({_NUMBER}(?:{_SEPARATOR}{_NUMBER})*)\s{{0,2}}[\]\u3011]{{1,2}}\1",
+    rf"([\"'`]?)[\[\u3010\uff3b]{{1,2}}\s{{0,2}}({_NUMBER}(?:{_SEPARATOR}{_NUMBER})*)\s{{0,2}}[\]\u3011\uff3d]{{1,2}}\1",
     re.IGNORECASE,
 )
 _RANGE = re.compile(r"(\d{1,9})[\"']?\s*(?:-|\u2013|to)\s*[\"']?(?:\w+\s+)?(\d{1,9})", re.IGNORECASE)
@@ -82,7 +86,7 @@ def cited(text: str) -> set[int]:
     """
     numbers: set[int] = set()
     for _, group in _CITATION.findall(text):
-        group = re.sub(r"\u2020\w+", "", group)
+        group = re.sub(r"\u2020[\w-]+", "", group)
         for first, last in _RANGE.findall(group):
             if int(first) <= int(last) < int(first) + _LONGEST:
                 numbers |= set(range(int(first), int(last) + 1))

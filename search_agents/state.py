@@ -7,13 +7,14 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import lru_cache, partial
 from typing import Any
 
 from PIL import Image
 from pydantic import BaseModel
 
-from chat_models.messages import Message
+from chat_models.messages import Message, with_text
 from chat_models.replies import ChatReply
 from retriever.trail_views import RequestStep, Watch
 from search_agents.budget import CUT, PromptCounts, Spending, believed
@@ -101,6 +102,7 @@ class AgentRun:
         spending: What was spent, and the budget.
         context_tokens: The model's context length in tokens.
         corpus: Where the model's replies are recorded or replayed.
+        today: The day that the model is told; `None` to tell none.
         sources: All sources; the number of a source is its position from 1.
         rounds: All rounds, the current one last.
         known: The best answer so far, used if the budget ends.
@@ -125,6 +127,7 @@ class AgentRun:
     spending: Spending
     context_tokens: int = CONTEXT_TOKENS
     corpus: Corpus | None = None
+    today: date | None = None
     sources: list[Source] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     known: str | None = None
@@ -174,6 +177,8 @@ class AgentRun:
             OutOfBudget: The request might cost more than is left.
             ChatError: The model's server failed.
         """
+        if self.today is not None:
+            messages = [with_text(messages[0], f"Today is {self.today:%A, %Y-%m-%d}.", first=True), *messages[1:]]
         schemas = [tool.schema() for tool in tools]
         extra = text_tokens(json.dumps([schemas, schema]))
         longer = min(REASONING_TOKENS, self.context_tokens // 4)
