@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from types import TracebackType
@@ -15,7 +16,7 @@ import httpx
 from chat_models.errors import ChatError
 from chat_models.messages import Message, without_system_role
 from chat_models.proxies import http_client, through_proxy
-from chat_models.refusals import CHANGED, OMITTED, refused_field, without_fields
+from chat_models.refusals import CHANGED, OMITTED, is_loading, refused_field, without_fields
 from chat_models.replies import ChatReply, error_field, error_message, read_reply, shortened
 from chat_models.reply_reader import ReplyError, ReplyReader
 from chat_models.retries import MAX_WAIT, asked_wait, seconds_left, seconds_to_wait
@@ -240,7 +241,7 @@ class ChatClient:
     async def _replies(self, body: dict[str, Any], tags: Sequence[str], whole: bool) -> AsyncGenerator[str | ChatReply]:
         """Yields the reply; sends the request again after failures, and without what the server refuses."""
         refused = set(self._refused)
-        attempt, begun = 0, False
+        attempt, begun, start = 0, False, time.monotonic()
         while True:
             sent = without_fields(body, refused)
             try:
@@ -259,7 +260,7 @@ class ChatClient:
                 if fault is not None:
                     refused.add(fault)
                     continue
-                wait = self._wait(error, attempt)
+                wait = self._wait(error, attempt, time.monotonic() - start)
             attempt += 1
             await asyncio.sleep(wait)
 
@@ -340,8 +341,8 @@ class ChatClient:
             message += "; base_url is used as it is: does it lack /v1?"
         return _error(message, self.url, status, wait=asked_wait(headers), param=error_field(body))
 
-    def _wait(self, error: ChatError, attempt: int) -> float:
-        """Returns the seconds until a request may be sent again.
+    def _wait(self, error: ChatError, attempt: int, waited: float) -> float:
+        """Returns the seconds until a request may be sent again; a server that loads is tried until time is up.
 
         Raises:
             ChatError: `error`, if it must not.
@@ -350,11 +351,12 @@ class ChatClient:
         final = error.timed_out or error.too_long or error.unsupported
         if final or (status is not None and status not in _PASSING and status < 500):
             raise error
-        if attempt == self.retries:
+        left = seconds_left()
+        loads = is_loading(error.message, status, error.wait) and (left is not None or waited < self._timeout)
+        if attempt >= self.retries and not (loads and self.retries):
             message = f"{error.message} (attempts: {attempt + 1})" if attempt else error.message
             raise ChatError(message, self.url, status, wait=error.wait) from error
-        wait = seconds_to_wait(None, attempt, self.backoff) if error.wait is None else error.wait
-        left = seconds_left()
+        wait = seconds_to_wait(None, min(attempt, 4), self.backoff) if error.wait is None else error.wait
         if left is not None and wait >= left:
             asked = f"; the server asks to wait {wait:g} s" if error.wait is not None else ""
             message = f"{error.message}{asked}, and only {left:.0f} s are left"

@@ -57,6 +57,10 @@ _UNSUPPORTED = re.compile(
 """How servers that answer with status 500 (llama.cpp, Ollama, proxies) say that the same request would fail again."""
 _UNKNOWN = re.compile(r"\b(?:un\w+ed|unknown|extra|additional|not (?:permitted|allowed)|forbidden)\b", re.IGNORECASE)
 """How servers say that they do not know a field of a turn, even if another server wants it back."""
+_LOADING = re.compile(
+    r"\b(?:load(?:s|ing)?|start(?:s|ing)|warm(?:s|ing)|initiali[sz]|download|not (?:yet )?ready)", re.I
+)
+"""How servers (llama.cpp, TGI, llama-swap) say that they load a model."""
 _OTHER_REASON = re.compile(r"image|vision|tool|function|schema|format|content|message|token|length|model|role", re.I)
 """Words of refusals that are about something else than `stream_options`."""
 
@@ -64,6 +68,11 @@ _OTHER_REASON = re.compile(r"image|vision|tool|function|schema|format|content|me
 def is_too_long(message: str, status: int | None) -> bool:
     """Returns whether a refusal says that the conversation has too many tokens; 429 is about several requests."""
     return status == 413 or (status != 429 and TOO_LONG.search(message) is not None)
+
+
+def is_loading(message: str, status: int | None, wait: float | None) -> bool:
+    """Returns whether a failure says that the server will be there: it loads its model, or names a time to wait."""
+    return status == 503 and (wait is not None or _LOADING.search(message) is not None)
 
 
 def is_unsupported(message: str, status: int | None) -> bool:

@@ -113,10 +113,8 @@ class ChatGenerator:
             try:
                 async for piece in send(messages, self._limit(request), **_stopping(request)):
                     whole = self._generation(piece, request, truncated) if isinstance(piece, ChatReply) else None
-                    ready = (
-                        layers.feed(piece) if isinstance(piece, str) else layers.close((whole and whole.answer) or "")
-                    )
-                    if ready:
+                    said = "" if whole is None else whole.answer or ""
+                    if ready := layers.feed(piece) if isinstance(piece, str) else layers.close(said):
                         yield ready
                     if whole is not None:
                         yield whole

@@ -12,7 +12,7 @@ from typing import Any
 from chat_models.messages import Message, image_part, text_part
 from chat_models.replies import ChatReply
 from chat_models.turns import turn_of
-from search_agents.answers import called_answer, cited, plain_answer
+from search_agents.answers import ANSWERS, called_answer, cited, plain_answer
 from search_agents.budget import OutOfBudget
 from search_agents.calls import calls_of
 from search_agents.parsing import answer_of, is_abstention, labeled_answer, without_thoughts
@@ -122,7 +122,7 @@ class MMSearchPlus:
         tools = offered(run, self.offered)
         reply = await run.ask("decide", self._messages, tools=tools)
         self._unseen = reply, run.rounds[-1]
-        calls, problem = calls_of(reply, [*run.tools, *_PUBLISHED])
+        calls, problem = calls_of(reply, [*run.tools, *_PUBLISHED, *ANSWERS])
         calls = tuple(_ours(run, call) for call in calls)
         barred = [call.tool for call in calls if call.tool in run.tools and call.tool not in self.offered]
         if barred and self.offered is not OFFERED:  # a published setting without that tool
