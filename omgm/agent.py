@@ -23,6 +23,7 @@ from retriever.asking import Searcher
 from retriever.images import ImageInput, load_image
 from retriever.trail_views import Watch
 from search_agents.budget import Budget
+from search_agents.cache import ResultCache
 from search_agents.corpus import Corpus
 from search_agents.engine import Engine, Policy
 from search_agents.model import Planner
@@ -81,8 +82,10 @@ class AccessOptions(TypedDict, total=False):
         web: The parts of the web that may be used; by default none. Private networks are refused.
         prices: The price per call of a tool, or per query for searches, by the tool's name.
         boxes: What coordinates of the model's boxes count; by default what its family was trained on.
+        cache_seconds: Age in seconds up to which results of tools are used again.
     """
 
+    cache_seconds: float
     context_tokens: int
     web: WebSettings | None
     prices: Mapping[str, float] | None
@@ -115,6 +118,7 @@ def access_of(settings: AgentSettings) -> AccessOptions:
                 f"agents.{table}: there is no tool {unknown[0]!r}; the tools are {', '.join(sorted(TOOLS))}"
             )
     return {
+        "cache_seconds": settings.cache_seconds,
         "context_tokens": settings.context_tokens,
         "web": web_of(settings),
         "prices": settings.prices,
@@ -155,6 +159,7 @@ class LazyEngine:
             self._engine = Engine(
                 self._planner,
                 tools,
+                cache=ResultCache(self._options.get("cache_seconds", 3600)),
                 today=date.today if frozen is None else lambda: frozen.today,
                 context_tokens=self._options.get("context_tokens", CONTEXT_TOKENS),
                 corpus=self._options.get("corpus"),
@@ -194,6 +199,18 @@ class Agent:
         self._plans = planner is not None
         self._engine = LazyEngine(omgm, planner or _NoPlanner(), **options)
         self._loop = BackgroundLoop()
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The policies that it can follow: none without a planner, and none whose required prompts are missing."""
+        return tuple(name for name in policy_names() if self._plans and self._can_follow(name))
+
+    def _can_follow(self, name: str) -> bool:
+        try:
+            wordings_of(name, self._prompts)
+        except ValueError:
+            return False
+        return True
 
     def ask(self, image: ImageInput, question: str, mode: str = "auto", **options: Unpack[RunOptions]) -> AgentAnswer:
         """Answers a question about an image.

@@ -208,7 +208,7 @@ async def _fetched(web: Web, url: str, limit: int) -> WebDocument:
         found = await web.read(url, limit, enough_s=_ENOUGH_S)
     except Failure as failure:
         raise ValueError(f"{url[:200]} cannot be fetched: {failure}") from failure
-    return WebDocument(found.data, found.content_type, found.is_cut)
+    return WebDocument(found.data, found.content_type, found.is_cut, found.may_keep)
 
 
 def image_folder(folder: Path, url: str) -> PublishImage:

@@ -259,7 +259,7 @@ class Engine:
 
 
 def _works(result: tuple[Observation, float]) -> bool:
-    return not result[0].error and result[0].complete
+    return not result[0].error and result[0].complete and result[0].may_keep
 
 
 def _reason(error: Exception) -> str:

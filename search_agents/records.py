@@ -71,6 +71,7 @@ class Observation:
         answer: An answer by the tool itself.
         error: What was wrong with the call, or why it failed.
         complete: Whether nothing failed; otherwise, the same call may return more.
+        may_keep: Whether it may be kept for other runs.
     """
 
     sources: tuple[Source, ...] = ()
@@ -80,6 +81,7 @@ class Observation:
     answer: str | None = None
     error: str = ""
     complete: bool = True
+    may_keep: bool = True
 
 
 def harmless_observation(seen: Observation) -> Observation:

@@ -94,4 +94,4 @@ def read_page(document: WebDocument | bytes, url: str, question: str) -> Observa
     page = text_of(document, url)
     chunks = best_chunks(question, chunks_of(page.text), CHUNKS)
     sources = (Source(page.title, chunk.text, url, span=(chunk.start, chunk.end)) for chunk in chunks)
-    return Observation(tuple(sources), page.note, complete=not document.is_cut)
+    return Observation(tuple(sources), page.note, complete=not document.is_cut, may_keep=document.may_keep)
