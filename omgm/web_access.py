@@ -19,6 +19,7 @@ from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings, user_agent
 from omgm.downloads.images.web import Web
 from omgm.settings import AgentSettings
+from omgm.web_engines import duckduckgo, google_lens, searxng, serpapi
 from retriever.files import write_whole
 from retriever.images import encoded
 from search_agents.browsing.chromium import Chromium
@@ -27,20 +28,19 @@ from search_agents.corpus import Corpus
 from search_agents.documents import WebDocument
 from search_agents.records import digest_of
 from search_agents.state import Tool
-from search_agents.tools.engines import (
-    ImageWebSearch,
-    PublishImage,
-    WebSearch,
-    duckduckgo,
-    google_lens,
-    searxng,
-    serpapi,
-)
 from search_agents.tools.frozen import frozen_fetch, frozen_image_search, frozen_screenshot, frozen_search
 from search_agents.tools.images import has_ocr, ocr, rotate, sharpen, zoom_in
 from search_agents.tools.index import IndexTools
 from search_agents.tools.page import Screenshot, open_page
-from search_agents.tools.web import Fetch, web_image_search, web_pages, web_search
+from search_agents.tools.web import (
+    Fetch,
+    ImageWebSearch,
+    PublishImage,
+    WebSearch,
+    web_image_search,
+    web_pages,
+    web_search,
+)
 
 SERPAPI_KEY = "SERPAPI_API_KEY"
 """The environment variable for SerpAPI's key."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -16,13 +16,7 @@ from chat_models.replies import well_formed
 from chat_models.secrets import hidden, keep_secret
 from search_agents.documents import CHUNK_CHARACTERS
 from search_agents.records import Source
-
-WebSearch = Callable[[str], Awaitable[list[Source]]]
-"""Takes a query and returns results, best first; raises `ValueError` if the engine failed."""
-ImageWebSearch = Callable[[Image.Image], Awaitable[list[Source]]]
-"""Takes an image and returns pages with similar ones, best first; raises `ValueError` if the engine failed."""
-PublishImage = Callable[[Image.Image], Awaitable[str]]
-"""Makes an image available to a search engine and returns its URL."""
+from search_agents.tools.web import ImageWebSearch, PublishImage, WebSearch
 
 _MARKUP = re.compile(r"</?(?:b|strong|em|i|mark|span|font|br|p)\b[^<>]*>", re.IGNORECASE)
 _BOXES = ("answers", "answer_box", "infoboxes", "knowledge_graph")

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from PIL import Image
 
+from omgm.web_engines import duckduckgo, google_lens, serpapi
 from search_agents.records import Source
-from search_agents.tools.engines import duckduckgo, google_lens, serpapi
 
 GOOGLE = {
     "search_metadata": {"id": "1", "status": "Success"},
