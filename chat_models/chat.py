@@ -28,7 +28,11 @@ logger = logging.getLogger(__name__)
 
 _UNSTABLE = ("created", "permission")
 """What servers say anew of a model in each list of models."""
-_REWRITTEN = {"messages": "turns of user and assistant", "turns": "turns with OpenAI's own fields"}
+_REWRITTEN = {
+    "messages": "turns of user and assistant",
+    "turns": "turns with OpenAI's own fields",
+    "content": "turns with a text",
+}
 """Forms of a conversation that servers refuse, and what they get instead."""
 _PASSING = (408, 409, 425, 429)
 """Statuses below 500 after which a request may succeed if it is sent again."""

@@ -55,6 +55,8 @@ _UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 """How servers that answer with status 500 (llama.cpp, Ollama, proxies) say that the same request would fail again."""
+_NO_NULL = re.compile(r"\bcontent\b.*(?:string|\bnil\b|\bnull\b|\bnone\b)", re.IGNORECASE | re.DOTALL)
+"""How servers refuse the null that stands for the text of a turn with calls alone."""
 _UNKNOWN = re.compile(r"\b(?:un\w+ed|unknown|extra|additional|not (?:permitted|allowed)|forbidden)\b", re.IGNORECASE)
 """How servers say that they do not know a field of a turn, even if another server wants it back."""
 _LOADING = re.compile(
@@ -101,6 +103,8 @@ def refused_field(message: str, param: str, status: int | None, body: Mapping[st
         if unproven and "stream_options" in left and not _OTHER_REASON.search(message):
             return "stream_options"
         turns = [turn for turn in body["messages"] if turn["role"] == "assistant"]
+        if any(turn.get("content", "") is None for turn in turns) and _NO_NULL.search(message):
+            return "content"
         fields = {name for turn in turns for part in (turn, *(turn.get("tool_calls") or ())) for name in part}
         unknown = "|".join(map(re.escape, sorted(fields - {"role", "content", "tool_calls", "id", "type", "function"})))
         if unknown and re.search(rf"\b(?:{unknown})\b", message) and _UNKNOWN.search(message):
@@ -122,6 +126,10 @@ def without_fields(body: Mapping[str, Any], names: Collection[str]) -> dict[str,
     if "stream" in names:
         left.pop("stream_options", None)
         left["stream"] = False
+    if "content" in names:
+        left["messages"] = [
+            {**one, "content": ""} if one.get("content", "") is None else one for one in left["messages"]
+        ]
     if "turns" in names:
         left["messages"] = plain_turns(left["messages"])
     if "messages" in names:

@@ -257,7 +257,8 @@ class ReplyReader:
         """Adds a piece of a tool call to the call that it continues, or begins a new one."""
         function, id_ = piece.get("function") or {}, piece.get("id") or ""
         name, arguments = function.get("name") or "", function.get("arguments")
-        if not (id_ or name or arguments):
+        others = {key: value for key, value in piece.items() if key not in ("id", "index", "function") and value}
+        if not (id_ or name or arguments or others):
             return
         place = piece.get("index")
         at = self._places.get(place, -1) if place is not None else len(self._calls) - 1
@@ -266,7 +267,6 @@ class ReplyReader:
             self._places[place] = len(self._calls)
             known = {"id": id_, "type": "function", "function": {"name": "", "arguments": ""}}
             self._calls.append(known)
-        others = {name: value for name, value in piece.items() if name not in ("id", "index", "function")}
         known.update(merged(known, others))
         said = known["function"]
         if name != said["name"]:  # some servers repeat the name with every piece

@@ -35,6 +35,8 @@ def merged(old: Any, new: Any, name: str = "") -> Any:
     if isinstance(old, str) and isinstance(new, str):
         return (new or old) if _WHOLE.fullmatch(name) else old + new
     if isinstance(old, dict) and isinstance(new, dict):
+        if any(value and key.endswith("signature") and _repeats(old, new) for key, value in new.items()):
+            return {**old, **new}
         return {**old, **{key: merged(old.get(key), value, key) for key, value in new.items()}}
     if name == "content" and isinstance(old, list) != isinstance(new, list):  # Mistral: thoughts in parts, then text
         old, new = ([text_part(value)] * bool(value) if isinstance(value, str) else value for value in (old, new))
@@ -46,6 +48,11 @@ def merged(old: Any, new: Any, name: str = "") -> Any:
             items[at : at + 1] = [merged(items[at], item) if at in places else item]
         return items
     return new
+
+
+def _repeats(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Returns whether a signed piece has the whole thought again, as LiteLLM sends it."""
+    return any(old.get(name) and old[name] == new.get(name) for name in ("thinking", "text", "data"))
 
 
 def _continues(known: Any, piece: Any, *, last: bool) -> bool:

@@ -63,6 +63,8 @@ CUT = (
     "OLLAMA_CONTEXT_LENGTH), or set agents.context_tokens to it"
 )
 """What the model may have been asked without, as the server's counts show."""
+_SHORTEST_CONTEXT = 2048
+"""Tokens that every server takes."""
 _GROWN = 200
 """Tokens by which a prompt must have grown to be compared with an earlier one."""
 
@@ -88,7 +90,9 @@ class PromptCounts:
     counted: int = 0
 
     def is_cut(self, text: int, images: int, counted: int | None) -> bool:
-        """Returns whether a server has cut a prompt in silence: its count stands still while the prompt grows."""
+        """Returns whether a server has cut a prompt in silence: its count stands still while the prompt grows, or is far less."""
+        if counted and text >= _SHORTEST_CONTEXT and 2 * counted < text:
+            return True
         grown = text - self.text
         if not counted or grown < _GROWN:
             return False

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from omgm.web_engines import WebSearch
+from search_agents.tools.web import WebSearch
 from search_agents.browsing.chromium import View
 from search_agents.corpus import Corpus, NotRecorded
 from search_agents.documents import WebDocument
