@@ -391,4 +391,4 @@ class ChatClient:
 
 def _error(message: str, url: str, status: int | None = None, **details: Any) -> ChatError:
     """Returns the error of a request, without the keys that a server may repeat."""
-    return ChatError(hidden(message), hidden(url), status, **details)
+    return ChatError(hidden(message), hidden(url), status, **hidden(details))

@@ -30,6 +30,7 @@ _LAYERS = tuple(
     )
 )
 _DEEPEST = 16
+_TWICE = re.compile(rf"(</?{_TAG}>)(?:\s*\1)+", re.IGNORECASE)
 
 
 def without_tokens(text: str) -> str:
@@ -54,7 +55,7 @@ def bare(text: str) -> str:
         >>> bare(r"<answer>$\boxed{\text{Niamey}}$ [1]</answer><|im_end|>"), bare("**Niamey** [1]"), bare("2 ** 3")
         ('Niamey [1]', 'Niamey [1]', '2 ** 3')
     """
-    text = unescaped(text)
+    text = _TWICE.sub(r"\1", unescaped(text))
     for _ in range(_DEEPEST):
         inner = without_tokens(text)
         if match := next(filter(None, (layer.fullmatch(inner) for layer in _LAYERS)), None):
@@ -65,39 +66,37 @@ def bare(text: str) -> str:
     return text
 
 
-_OPENINGS = ("<answer>", "<finalanswer>", "<final_answer>", "&lt;answer&gt;", r"\boxed{", r"$\boxed{", r"$$\boxed{")
-_OPEN = re.compile(r"\*(?:\*(?:(?!\*\*).){0,300}(?:\*\*.{0,40})?)?\Z|\$?\$?\\.{0,300}\Z", re.DOTALL)
+_OPENINGS = ("<answer>", "<finalanswer>", "<final_answer>", "<final-answer>", "&lt;answer&gt;", "&lt;final_answer&gt;")
+_OPEN = re.compile(r"\*(?:\*(?:(?!\*\*).){0,300}(?:\*\*.{0,44})?)?\Z|\$?\$?\\.{0,400}\Z|\$\$?\Z", re.DOTALL)
 """A beginning that may be a layer whose end is to come."""
-_TAIL = re.compile(r"\s*(?:<[^<>]{0,40}|\[/?[A-Z]{0,5}|&[^\s;]{0,12};?[^\s;]{0,12})?\Z")
-"""An end that may become a special token or a closing tag."""
-_TELLING = {*"<>[]{}$*\\&"}
+_TAIL = re.compile(
+    rf"(?:\s|{_TOKENS}|</?{_TAG}>|&lt;/?{_TAG}&gt;)*(?:<[^<>]{{0,40}}|\[/?[A-Z]{{0,5}}|&[^\s;]{{0,3}};?/?\w{{0,12}}(?:&g?t?)?)?\Z",
+    re.IGNORECASE,
+)
+"""An end that is, or may become, a special token or a closing tag."""
+_TELLING = {*"<>[]{}$*\\&; \n\t"}
 
 
 class LayerFilter:
-    """Lets the text of a stream through without its layers; holds back what may be part of one."""
+    """Lets the text of a stream through without its layers; holds back what is or may be part of one."""
 
     def __init__(self) -> None:
         self._whole = self._sent = ""
-        self._held = True
 
     def feed(self, piece: str) -> str:
         """Adds a piece; returns the text that can be sent."""
-        self._whole += piece
-        if not self._held and not _TELLING & {*piece}:
+        plain = self._sent and len(self._sent) == len(self._whole) and not _TELLING & {*piece[-1:], *piece.strip()}
+        self._whole = (self._whole + piece).lstrip()
+        if plain:
             self._sent += piece
             return piece
-        text = bare(self._whole)
+        text = without_tokens(self._whole)
         begin = text.lower().replace(" ", "")
-        if (
-            not begin
-            or any(begin.startswith(mark) or mark.startswith(begin) for mark in _OPENINGS)
-            or _OPEN.match(text)
-        ):
+        if any(begin.startswith(mark) or mark.startswith(begin) for mark in _OPENINGS) or _OPEN.match(text):
             return ""
-        end = _TAIL.search(text)
-        ready = text if end is None else text[: end.start()]
-        self._held = not self._whole.endswith(ready)
-        return self.close(ready)
+        start = max(0, len(text) - 200)
+        end = _TAIL.search(text, start)
+        return self.close(text if end is None else text[: end.start()])
 
     def close(self, text: str) -> str:
         """Returns the unsent rest of the answer, given as much of it as is known."""
