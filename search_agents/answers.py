@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from chat_models.layers import bare
 from chat_models.replies import ChatReply
@@ -57,7 +58,7 @@ def called_answer(calls: Sequence[Call]) -> str | None:
     """Returns the answer of a call such as `answer(answer="…")`, if that is the only one."""
     if len(calls) != 1 or plain_name(calls[0].tool, ANSWERS) not in ANSWERS:
         return None
-    arguments = calls[0].arguments
+    arguments: Any = calls[0].arguments
     if isinstance(arguments, str) and "{" not in arguments:
         listed = next(json_values(arguments, "["), None) if arguments.strip().startswith("[") else None
         arguments = listed or [arguments.strip()]

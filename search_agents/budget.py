@@ -90,7 +90,7 @@ class PromptCounts:
     counted: int = 0
 
     def is_cut(self, text: int, images: int, counted: int | None) -> bool:
-        """Returns whether a server has cut a prompt in silence: its count is far less, or stands still while it grows."""
+        """Returns whether a prompt was cut in silence: its count is far less, or stands still while it grows."""
         if counted and text >= _SHORTEST_CONTEXT and 2 * counted < text:
             return True
         grown = text - self.text

@@ -31,7 +31,7 @@ def turn(calls: list[dict[str, Any]], **others: Any) -> Message:
     return {"role": "assistant", "content": None, **others, "tool_calls": calls}
 
 
-SIGNED = {"extra_content": {"google": {"thought_signature": "c2lnbmF0dXJl"}}}
+SIGNED: dict[str, Any] = {"extra_content": {"google": {"thought_signature": "c2lnbmF0dXJl"}}}
 DETAILS = [
     {"type": "reasoning.text", "text": "A badge.", "signature": "sig", "format": "anthropic-claude-v1", "index": 0},
     {"type": "reasoning.encrypted", "data": "gAAAA", "format": "openai-responses-v1", "id": "rs_1", "index": 1},
