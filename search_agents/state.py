@@ -155,6 +155,10 @@ class AgentRun:
         """The name of the text search tool: for the web if there is one, otherwise for the index."""
         return "web_search" if "web_search" in self.tools else "text_search"
 
+    def dated(self, message: Message) -> Message:
+        """Returns a message that begins with the day, if the model is told it, as every system message does."""
+        return message if self.today is None else with_text(message, f"Today is {self.today:%A, %Y-%m-%d}.", first=True)
+
     async def ask(
         self,
         purpose: str,
@@ -177,8 +181,8 @@ class AgentRun:
             OutOfBudget: The request might cost more than is left.
             ChatError: The model's server failed.
         """
-        if self.today is not None:
-            messages = [with_text(messages[0], f"Today is {self.today:%A, %Y-%m-%d}.", first=True), *messages[1:]]
+        if messages[0]["role"] == "system":
+            messages = [self.dated(messages[0]), *messages[1:]]
         schemas = [tool.schema() for tool in tools]
         extra = text_tokens(json.dumps([schemas, schema]))
         longer = min(REASONING_TOKENS, self.context_tokens // 4)

@@ -259,7 +259,7 @@ def test_a_build_names_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_results_refer_to_their_images(omgm: OMGM, images: Path) -> None:
-    path = next(images.glob("*"))
+    path = next(one for one in images.rglob("*") if one.is_file())
     pixels = np.asarray(Image.open(path).convert("RGB"))
     by_path, by_bytes = omgm.retrieve([(path, "What?"), (path.read_bytes(), "What?")])
     assert (by_path.picture, by_bytes.picture) == (str(path.absolute()), path.read_bytes())
