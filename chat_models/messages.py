@@ -111,6 +111,18 @@ def without_calls(messages: Sequence[Message]) -> list[Message]:
     return turns
 
 
+def plain_turns(messages: Sequence[Message]) -> list[Message]:
+    """Returns a conversation whose turns have only the fields of OpenAI's API, for servers that refuse others."""
+    return [_plain(message) if message["role"] == "assistant" else message for message in messages]
+
+
+def _plain(turn: Message) -> Message:
+    plain = {name: turn[name] for name in ("role", "content", "tool_calls") if turn.get(name) or name == "content"}
+    if calls := plain.get("tool_calls"):
+        plain["tool_calls"] = [{key: call[key] for key in ("id", "type", "function") if key in call} for call in calls]
+    return plain
+
+
 def _call_text(function: Mapping[str, Any]) -> str:
     arguments = function["arguments"]
     arguments = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)

@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from chat_models.messages import plain_roles
-from chat_models.turns import plain_turns
+from chat_models.messages import plain_roles, plain_turns
 
 CHANGED: Mapping[str, str | None] = {
     "max_tokens": "max_completion_tokens",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from chat_models.messages import Message, text_part
@@ -18,7 +18,6 @@ _WHOLE = re.compile(r"role|type|id|format|name|object|index|.*signature")
 """Fields whose text comes at once; others come in pieces."""
 NOTHING = "(nothing)"
 """What stands for an empty turn, which many servers refuse."""
-_PLAIN = ("role", "content", "tool_calls")
 
 
 def merged(old: Any, new: Any, name: str = "") -> Any:
@@ -99,15 +98,3 @@ def _readable(call: Mapping[str, Any], id_: str) -> Mapping[str, Any]:
     if not valid:
         call = {**call, "function": {**function, "arguments": "{}"}}
     return call if call.get("id") else {**call, "id": id_}
-
-
-def plain_turns(messages: Sequence[Message]) -> list[Message]:
-    """Returns a conversation whose turns have only the fields of OpenAI's API, for servers that refuse others."""
-    return [_plain(message) if message["role"] == "assistant" else message for message in messages]
-
-
-def _plain(turn: Message) -> Message:
-    plain = {name: turn[name] for name in _PLAIN if turn.get(name) or name == "content"}
-    if calls := plain.get("tool_calls"):
-        plain["tool_calls"] = [{key: call[key] for key in ("id", "type", "function") if key in call} for call in calls]
-    return plain
