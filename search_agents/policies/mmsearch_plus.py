@@ -122,7 +122,7 @@ class MMSearchPlus:
         tools = offered(run, self.offered)
         reply = await run.ask("decide", self._messages, tools=tools)
         self._unseen = reply, run.rounds[-1]
-        calls, problem = calls_of(reply, [*run.tools, *_PUBLISHED, *ANSWERS])
+        calls, problem = calls_of(reply, [*run.tools, *_PUBLISHED, *ANSWERS[1:]])
         calls = tuple(_ours(run, call) for call in calls)
         barred = [call.tool for call in calls if call.tool in run.tools and call.tool not in self.offered]
         if barred and self.offered is not OFFERED:  # a published setting without that tool
