@@ -283,6 +283,7 @@ class AgentSettings(_Table):
         prompt_price: Price of a million prompt tokens.
         completion_price: Price of a million completion tokens.
         context_tokens: Context length of the model, in tokens.
+        cache_seconds: Age in seconds up to which results of searches and pages are used again; 0 for never.
         runs: Most concurrent runs in the service.
         prices: Price per tool call, or per query for searches, by tool name: `{web_search = 0.015}`.
         calls: Maximum number of calls per run, by tool name: `{web_search = 5}`; by default unlimited.
@@ -308,6 +309,7 @@ class AgentSettings(_Table):
     prompt_price: float = Field(default=0, ge=0)
     completion_price: float = Field(default=0, ge=0)
     context_tokens: int = Field(default=16_384, ge=1024)
+    cache_seconds: float = Field(default=3600, ge=0)
     runs: int = Field(default=4, ge=1)
     prices: dict[str, Annotated[float, Field(ge=0)]] = {}
     calls: dict[str, Annotated[int, Field(ge=0)]] = {}
