@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from types import TracebackType
@@ -15,10 +16,11 @@ import httpx
 from chat_models.errors import ChatError
 from chat_models.messages import Message, without_system_role
 from chat_models.proxies import http_client, through_proxy
-from chat_models.refusals import CHANGED, OMITTED, refused_field, without_fields
+from chat_models.refusals import CHANGED, OMITTED, is_loading, refused_field, without_fields
 from chat_models.replies import ChatReply, error_field, error_message, read_reply, shortened
 from chat_models.reply_reader import ReplyError, ReplyReader
 from chat_models.retries import MAX_WAIT, asked_wait, seconds_left, seconds_to_wait
+from chat_models.secrets import HiddenStream, hidden, keep_secret
 from chat_models.thoughts import TAGS, ThoughtFilter
 from chat_models.transport import reason, root, under, unread_encoding, until_end
 
@@ -26,6 +28,12 @@ logger = logging.getLogger(__name__)
 
 _UNSTABLE = ("created", "permission")
 """What servers say anew of a model in each list of models."""
+_REWRITTEN = {
+    "messages": "turns of user and assistant",
+    "turns": "turns with OpenAI's own fields",
+    "content": "turns with a text",
+}
+"""Forms of a conversation that servers refuse, and what they get instead."""
 _PASSING = (408, 409, 425, 429)
 """Statuses below 500 after which a request may succeed if it is sent again."""
 KEY = "OPENAI_API_KEY"
@@ -84,7 +92,9 @@ class ChatClient:
         if unknown := sorted({*omit} - {*OMITTED}):
             raise ValueError(f"omit must name fields among {', '.join(OMITTED)}; got {unknown[0]!r}")
         self._base = root(base_url)
-        self.url = under(self._base, "chat/completions")
+        keep_secret(api_key, url=str(self._base))
+        self._place = under(self._base, "chat/completions")
+        self.url = hidden(self._place)
         self.model, self.retries, self.backoff, self.system_role = model, retries, backoff, system_role
         self.reasoning_effort = reasoning_effort
         self.concurrency = concurrency
@@ -174,9 +184,9 @@ class ChatClient:
         url = under(self._base, "models")
         try:
             models = (await self._http.get(url, timeout=MAX_CONNECT)).json()["data"]
-            return [{key: model[key] for key in sorted(model) if key not in _UNSTABLE} for model in models]
+            return hidden([{key: model[key] for key in sorted(model) if key not in _UNSTABLE} for model in models])
         except httpx.RequestError as error:
-            raise ChatError(f"no answer: {reason(error)}{through_proxy(url)}", url) from error
+            raise _error(f"no answer: {reason(error)}{through_proxy(url)}", url) from error
         except (ValueError, LookupError, TypeError):
             return None
 
@@ -191,17 +201,17 @@ class ChatClient:
         try:
             response = await self._http.get(url, timeout=MAX_CONNECT)
         except httpx.RequestError as error:
-            raise ChatError(f"no answer: {reason(error)}{through_proxy(url)}", url) from error
+            raise _error(f"no answer: {reason(error)}{through_proxy(url)}", url) from error
         if not response.is_success:
             refusal = await self._refusal(response)
-            raise ChatError(refusal.message, url, response.status_code)
+            raise _error(refusal.message, url, response.status_code)
         try:
             names = [str(model["id"]) for model in response.json()["data"] or ()]  # null if Ollama has no model
         except (ValueError, LookupError, TypeError) as error:
-            raise ChatError(f"not a list of models: {shortened(response.text)}", url, response.status_code) from error
+            raise _error(f"not a list of models: {shortened(response.text)}", url, response.status_code) from error
         if names and not {self.model, f"{self.model}:latest"} & set(names):  # Ollama adds the tag to a bare name
-            raise ChatError(f"offers {', '.join(names)}, not {self.model!r}", url, response.status_code)
-        return f"{url} offers {self.model}" if names else f"{url} responds but lists no models"
+            raise _error(f"offers {', '.join(names)}, not {self.model!r}", url, response.status_code)
+        return f"{hidden(url)} offers {self.model}" if names else f"{hidden(url)} responds but lists no models"
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -235,7 +245,7 @@ class ChatClient:
     async def _replies(self, body: dict[str, Any], tags: Sequence[str], whole: bool) -> AsyncGenerator[str | ChatReply]:
         """Yields the reply; sends the request again after failures, and without what the server refuses."""
         refused = set(self._refused)
-        attempt, begun = 0, False
+        attempt, begun, start = 0, False, time.monotonic()
         while True:
             sent = without_fields(body, refused)
             try:
@@ -254,7 +264,7 @@ class ChatClient:
                 if fault is not None:
                     refused.add(fault)
                     continue
-                wait = self._wait(error, attempt)
+                wait = self._wait(error, attempt, time.monotonic() - start)
             attempt += 1
             await asyncio.sleep(wait)
 
@@ -269,7 +279,7 @@ class ChatClient:
         limits = httpx.Timeout(patience, connect=min(self._timeout, MAX_CONNECT), pool=None)
         async with self._slots:
             try:
-                request = self._http.build_request("POST", self.url, json=body, timeout=limits)
+                request = self._http.build_request("POST", self._place, json=body, timeout=limits)
                 response = await self._http.send(request, stream=True)
                 try:
                     if not response.is_success:
@@ -280,36 +290,37 @@ class ChatClient:
                     await response.aclose()
             except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
                 message = f"no reply within {patience:g} s; if the model is only slow, raise {self._setting}"
-                raise ChatError(message, self.url, timed_out=True) from error
+                raise _error(message, self.url, timed_out=True) from error
             except httpx.HTTPError as error:
-                raise ChatError(f"no answer: {reason(error)}{through_proxy(self.url)}", self.url) from error
+                raise _error(f"no answer: {reason(error)}{through_proxy(self._place)}", self.url) from error
 
     async def _read(
         self, response: httpx.Response, tags: Sequence[str], whole: bool
     ) -> AsyncGenerator[str | ChatReply]:
-        reader, pieces = ReplyReader(), ThoughtFilter(tags, self._begins_thoughts)
+        reader, pieces, shown = ReplyReader(), ThoughtFilter(tags, self._begins_thoughts), HiddenStream()
         if encoding := unread_encoding(response):
             message = f"the reply is in the encoding {encoding}, which was not asked for"
-            raise ChatError(message, self.url, response.status_code)
+            raise _error(message, self.url, response.status_code)
         try:
             async for data in until_end(response, reader):
                 for text in reader.feed(data):
                     if reader.reasoned and not pieces.whole:  # the server itself keeps thoughts apart
                         pieces = ThoughtFilter(tags)
-                    if not whole and (ready := pieces.feed(text)):
+                    if not whole and (ready := shown.feed(pieces.feed(text))):
                         yield ready
             completion, rest = reader.close()
             reply = read_reply(completion, tags, bool(self._begins_thoughts))
         except ReplyError as error:
             status = error.status or response.status_code
-            raise ChatError(str(error), self.url, status, incomplete=error.incomplete) from error
+            raise _error(str(error), self.url, status, incomplete=error.incomplete) from error
         except (LookupError, TypeError, AttributeError) as error:
-            raise ChatError(f"not a chat completion ({error})", self.url, response.status_code) from error
+            raise _error(f"not a chat completion ({error})", self.url, response.status_code) from error
         for text in rest:
             pieces.feed(text)
-        if not whole and (left := pieces.close(reply.text)):
+        if not whole and (left := shown.close(pieces.close(reply.text))):
             yield left
-        yield reply
+        safe = hidden(completion)
+        yield reply if safe == completion else read_reply(safe, tags, bool(self._begins_thoughts))
 
     async def _refusal(self, response: httpx.Response) -> ChatError:
         """Returns the error of a response without success."""
@@ -329,13 +340,13 @@ class ChatClient:
             sent = "was sent" if "Authorization" in self._headers else "is not set"
             message += f"; the key is that of the environment variable {KEY}, which {sent}"
         elif status in (407, 502, 503, 504):
-            message += through_proxy(self.url)
+            message += through_proxy(self._place)
         elif status in (404, 405) and not self._base.path.rstrip("/").endswith("/v1"):
             message += "; base_url is used as it is: does it lack /v1?"
-        return ChatError(message, self.url, status, wait=asked_wait(headers), param=error_field(body))
+        return _error(message, self.url, status, wait=asked_wait(headers), param=error_field(body))
 
-    def _wait(self, error: ChatError, attempt: int) -> float:
-        """Returns the seconds until a request may be sent again.
+    def _wait(self, error: ChatError, attempt: int, waited: float) -> float:
+        """Returns the seconds until a request may be sent again; a server that loads is tried until time is up.
 
         Raises:
             ChatError: `error`, if it must not.
@@ -344,11 +355,12 @@ class ChatClient:
         final = error.timed_out or error.too_long or error.unsupported
         if final or (status is not None and status not in _PASSING and status < 500):
             raise error
-        if attempt == self.retries:
+        left = seconds_left()
+        loads = is_loading(error.message, status, error.wait) and (left is not None or waited < self._timeout)
+        if attempt >= self.retries and not (loads and self.retries):
             message = f"{error.message} (attempts: {attempt + 1})" if attempt else error.message
             raise ChatError(message, self.url, status, wait=error.wait) from error
-        wait = seconds_to_wait(None, attempt, self.backoff) if error.wait is None else error.wait
-        left = seconds_left()
+        wait = seconds_to_wait(None, min(attempt, 4), self.backoff) if error.wait is None else error.wait
         if left is not None and wait >= left:
             asked = f"; the server asks to wait {wait:g} s" if error.wait is not None else ""
             message = f"{error.message}{asked}, and only {left:.0f} s are left"
@@ -365,8 +377,8 @@ class ChatClient:
         self._counts = "stream_options" not in refused
         if new := sorted(refused - self._refused - {"stream_options"}):
             for name in new:
-                if name == "messages":
-                    logger.warning("%s takes only turns of user and assistant and gets them from now on", self.model)
+                if name in _REWRITTEN:
+                    logger.warning("%s takes only %s and gets them from now on", self.model, _REWRITTEN[name])
                     continue
                 instead = f"with {CHANGED[name]}" if CHANGED.get(name) else "without"
                 logger.warning("%s takes no %s and is asked %s from now on", self.model, name, instead)
@@ -375,3 +387,8 @@ class ChatClient:
             self._begins_thoughts = True
         elif self._begins_thoughts is None and reply.text and not reply.cut:
             self._begins_thoughts = False
+
+
+def _error(message: str, url: str, status: int | None = None, **details: Any) -> ChatError:
+    """Returns the error of a request, without the keys that a server may repeat."""
+    return ChatError(hidden(message), hidden(url), status, **hidden(details))

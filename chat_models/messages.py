@@ -51,11 +51,10 @@ def text_part(text: str) -> Message:
     return {"type": "text", "text": text}
 
 
-def with_text(message: Message, text: str) -> Message:
-    """Appends a text to a message."""
+def with_text(message: Message, text: str, *, first: bool = False) -> Message:
+    """Appends a text to a message, or puts it first."""
     content = message["content"]
-    joined = f"{content}\n\n{text}" if isinstance(content, str) else [*content, text_part(text)]
-    return {**message, "content": joined}
+    return {**message, "content": _joined(text, content) if first else _joined(content, text)}
 
 
 def with_images(message: Message, images: Sequence[Image.Image]) -> Message:
@@ -95,24 +94,44 @@ def plain_roles(messages: Sequence[Message]) -> list[Message]:
         {'role': 'assistant', 'content': '<tool_call>{"name": "ocr", "arguments": {}}</tool_call>'}
         {'role': 'user', 'content': 'EXIT\n\nGo on.'}
     """
+    return without_calls(without_system_role(messages))
+
+
+def without_calls(messages: Sequence[Message]) -> list[Message]:
+    """Returns a conversation for a server without tools: calls are text, and their results messages of the user."""
     turns: list[Message] = []
-    for message in without_system_role(messages):
-        role, content = "assistant" if message["role"] == "assistant" else "user", message["content"]
-        if called := [_call_text(call["function"]) for call in message.get("tool_calls") or ()]:
-            content = "\n".join(filter(None, (content, *called)))
+    for message in messages:
+        role, content = message["role"], message.get("content") or ""
+        role = role if role in ("system", "assistant") else "user"
+        for call in message.get("tool_calls") or ():
+            content = _joined(content, _call_text(call["function"]), "\n") if content else _call_text(call["function"])
         if turns and turns[-1]["role"] == role:
             content = _joined(turns.pop()["content"], content)
         turns.append({"role": role, "content": content})
     return turns
 
 
+def plain_turns(messages: Sequence[Message]) -> list[Message]:
+    """Returns a conversation whose turns have only the fields of OpenAI's API, for servers that refuse others."""
+    return [_plain(message) if message["role"] == "assistant" else message for message in messages]
+
+
+def _plain(turn: Message) -> Message:
+    plain = {name: turn[name] for name in ("role", "content", "tool_calls") if turn.get(name) or name == "content"}
+    if calls := plain.get("tool_calls"):
+        plain["tool_calls"] = [{key: call[key] for key in ("id", "type", "function") if key in call} for call in calls]
+    return plain
+
+
 def _call_text(function: Mapping[str, Any]) -> str:
-    return f'<tool_call>{{"name": {json.dumps(function["name"])}, "arguments": {function["arguments"]}}}</tool_call>'
+    arguments = function["arguments"]
+    arguments = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return f'<tool_call>{{"name": {json.dumps(function["name"])}, "arguments": {arguments}}}</tool_call>'
 
 
-def _joined(first: str | list[Message], second: str | list[Message]) -> str | list[Message]:
+def _joined(first: str | list[Message], second: str | list[Message], between: str = "\n\n") -> str | list[Message]:
     if isinstance(first, str) and isinstance(second, str):
-        return f"{first}\n\n{second}"
+        return f"{first}{between}{second}"
     return [part for one in (first, second) for part in ([text_part(one)] if isinstance(one, str) else one)]
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from chat_models.messages import plain_roles
+from chat_models.errors import ROLES, is_too_long
+from chat_models.messages import plain_roles, plain_turns
 
 CHANGED: Mapping[str, str | None] = {
     "max_tokens": "max_completion_tokens",
@@ -26,46 +27,26 @@ _NAMES: Mapping[str, str] = {
     "reasoning_effort": r"reasoning[_ -]?effort|does not support (?:thinking|reasoning)",
 }
 """How messages name fields, if not only as requests do."""
-TOO_LONG = re.compile(
-    r"context[ _-]?(?:length|window|size|limit)"
-    r"|(?:prompt|input|inputs|request|conversation|messages?)\b[^.]{0,40}\b(?:too (?:long|large)|exceed)"
-    r"|(?:exceed|longer than|larger than|more than|at most|less than|maximum|must be <=)[^.]{0,60}\btokens?\b"
-    r"|\btokens?\b[^.]{0,60}(?:exceed|must be <=|maximum)"
-    r"|maximum (?:model|input|prompt|sequence) (?:length|tokens)",
-    re.IGNORECASE,
-)
-"""How servers say that a conversation does not fit: vLLM, TGI, llama.cpp, Ollama, Gemini, Groq and others."""
 _NO_STREAMS = re.compile(
     r"(?:not|n't|cannot|unsupported|disabled|without)\b.*\bstream(?:ing|s|ed)?\b"
     r"|\bstream(?:ing|s|ed)?\b.*(?:\bnot\b|n't|cannot|unsupported|disabled|must be false)",
     re.IGNORECASE | re.DOTALL,
 )
-_ROLES = re.compile(
-    r"\broles?\b[^.]{0,60}\b(?:must|should|alternat|not (?:supported|allowed)|unsupported|are supported)"
-    r"|\b(?:unsupported|unknown|invalid|unexpected|only)\b[^.]{0,60}\broles?\b|\bsuccessive (?:user|assistant)"
-    r"|\b(?:system|developer) (?:message|prompt|instruction)s?\b[^.]{0,40}"
-    r"(?:not (?:supported|allowed|enabled)|unsupported)",
-    re.IGNORECASE,
+_NO_NULL = re.compile(r"\bcontent\b.*(?:string|\bnil\b|\bnull\b|\bnone\b)", re.IGNORECASE | re.DOTALL)
+"""How servers refuse the null that stands for the text of a turn with calls alone."""
+_UNKNOWN = re.compile(r"\b(?:un\w+ed|unknown|extra|additional|not (?:permitted|allowed)|forbidden)\b", re.IGNORECASE)
+"""How servers say that they do not know a field of a turn, even if another server wants it back."""
+_LOADING = re.compile(
+    r"\b(?:load(?:s|ing)?|start(?:s|ing)|warm(?:s|ing)|initiali[sz]|download|not (?:yet )?ready)", re.I
 )
-"""How chat templates say that they take fewer roles, or only turns of user and assistant."""
-_UNSUPPORTED = re.compile(
-    r"\bnot (?:be )?(?:supported|enabled|implemented)\b|\bunsupported\b|(?:not|n't) (?:support|accept|take|process)\b"
-    r"|missing data required|\brequires? (?:the )?--|BadRequestError|invalid_request_error|jinja|\btemplate\b",
-    re.IGNORECASE,
-)
-"""How servers that answer with status 500 (llama.cpp, Ollama, proxies) say that the same request would fail again."""
+"""How servers (llama.cpp, TGI, llama-swap) say that they load a model."""
 _OTHER_REASON = re.compile(r"image|vision|tool|function|schema|format|content|message|token|length|model|role", re.I)
 """Words of refusals that are about something else than `stream_options`."""
 
 
-def is_too_long(message: str, status: int | None) -> bool:
-    """Returns whether a refusal says that the conversation has too many tokens; 429 is about several requests."""
-    return status == 413 or (status != 429 and TOO_LONG.search(message) is not None)
-
-
-def is_unsupported(message: str, status: int | None) -> bool:
-    """Returns whether a failure of the server is a refusal: it says that it cannot do what the request needs."""
-    return status in (500, 501) and (_UNSUPPORTED.search(message) or _ROLES.search(message)) is not None
+def is_loading(message: str, status: int | None, wait: float | None) -> bool:
+    """Returns whether a failure says that the server will be there: it loads its model, or names a time to wait."""
+    return status == 503 and (wait is not None or _LOADING.search(message) is not None)
 
 
 def refused_field(message: str, param: str, status: int | None, body: Mapping[str, Any], unproven: bool) -> str | None:
@@ -88,7 +69,14 @@ def refused_field(message: str, param: str, status: int | None, body: Mapping[st
                     return name
         if unproven and "stream_options" in left and not _OTHER_REASON.search(message):
             return "stream_options"
-    if status in (400, 422, 500, 501) and _ROLES.search(message) and plain_roles(body["messages"]) != body["messages"]:
+        turns = [turn for turn in body["messages"] if turn["role"] == "assistant"]
+        if any(turn.get("content", "") is None for turn in turns) and _NO_NULL.search(message):
+            return "content"
+        fields = {name for turn in turns for part in (turn, *(turn.get("tool_calls") or ())) for name in part}
+        unknown = "|".join(map(re.escape, sorted(fields - {"role", "content", "tool_calls", "id", "type", "function"})))
+        if unknown and re.search(rf"\b(?:{unknown})\b", message) and _UNKNOWN.search(message):
+            return "turns"
+    if status in (400, 422, 500, 501) and ROLES.search(message) and plain_roles(body["messages"]) != body["messages"]:
         return "messages"
     if status in (400, 422, 500, 501) and body["stream"] and _NO_STREAMS.search(message):
         return "stream"
@@ -105,6 +93,12 @@ def without_fields(body: Mapping[str, Any], names: Collection[str]) -> dict[str,
     if "stream" in names:
         left.pop("stream_options", None)
         left["stream"] = False
+    if "content" in names:
+        left["messages"] = [
+            {**one, "content": ""} if one.get("content", "") is None else one for one in left["messages"]
+        ]
+    if "turns" in names:
+        left["messages"] = plain_turns(left["messages"])
     if "messages" in names:
         left["messages"] = plain_roles(left["messages"])
     return left

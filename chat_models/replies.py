@@ -6,9 +6,10 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from chat_models.secrets import hidden
 from chat_models.thoughts import TAGS, Parted, part
 
 Ending = Literal["complete", "cut", "refused", "filtered"]
@@ -61,6 +62,8 @@ class ChatReply:
         refusal: Why the model refused, in its own words, if it did.
         opened: Whether the first thought began in the prompt, where some chat templates put it.
         without: What the model was asked without, in words, because the server refused it.
+        message: The message as it was received, for the next request; see `chat_models.turns`.
+        model: The model's name in the reply, "" if it has none.
     """
 
     text: str
@@ -72,6 +75,8 @@ class ChatReply:
     refusal: str = ""
     opened: bool = False
     without: tuple[str, ...] = ()
+    message: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    model: str = field(default="", compare=False)
 
     @property
     def cut(self) -> bool:
@@ -102,9 +107,9 @@ def read_reply(body: Mapping[str, Any], tags: Sequence[str] = TAGS, opened: bool
     )
     refusal = _cleaned(str(message.get("refusal") or ""))
     ending = ending_of(choice.get("finish_reason"), refusal)
-    return make_reply(
-        written(message.get("content")), reasoning_of(message), ending, body.get("usage"), tags, opened, calls, refusal
-    )
+    said, thoughts, usage = written(message.get("content")), reasoning_of(message), body.get("usage")
+    reply = make_reply(said, thoughts, ending, usage, tags, opened, calls, refusal)
+    return replace(reply, message=_well_formed(message), model=str(body.get("model") or ""))
 
 
 def own_choice(choices: Sequence[Any]) -> Any:
@@ -134,12 +139,12 @@ def make_reply(
     if opened and ending == "cut" and not parted.thoughts:
         parted = Parted("", text.strip(), closed=False)
     said = "" if ending == "refused" else parted.text
-    counts = usage if isinstance(usage, Mapping) else {}
+    prompt_tokens, completion_tokens = _counts(usage if isinstance(usage, Mapping) else {})
     return ChatReply(
         _cleaned(said),
         calls,
-        _count(counts, "prompt_tokens"),
-        _count(counts, "completion_tokens"),
+        prompt_tokens,
+        completion_tokens,
         ending,
         _cleaned("\n".join(filter(None, (reasoning.strip(), parted.thoughts)))),
         refusal or (parted.text if ending == "refused" else ""),
@@ -204,6 +209,15 @@ def written(content: object) -> str:
     return content or ""
 
 
+def _well_formed(value: Any) -> Any:
+    """Returns a JSON value whose texts can be sent."""
+    if isinstance(value, str):
+        return _cleaned(value)
+    if isinstance(value, Mapping):
+        return {key: _well_formed(one) for key, one in value.items()}
+    return [_well_formed(one) for one in value] if isinstance(value, list) else value
+
+
 def _part_text(part: object) -> str:
     if isinstance(part, str):
         return part
@@ -221,9 +235,33 @@ def _text(arguments: object) -> str:
     return _cleaned(arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False))
 
 
-def _count(usage: Mapping[str, Any], name: str) -> int | None:
-    count = usage.get(name)
-    return count if isinstance(count, int) and count >= 0 else None
+def _counts(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Returns the tokens of prompt and completion, `None` for what the server does not say.
+
+    What a total has beyond its parts was written too: Gemini counts thoughts nowhere else.
+
+    Example:
+        >>> _counts({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 5120})
+        (100, 5020)
+        >>> _counts({"input_tokens": "90", "output_tokens": 5}), _counts({"prompt_tokens": -1, "total_tokens": 7})
+        ((90, 5), (7, None))
+    """
+    prompt, completion, total = (
+        next((count for name in names if (count := _count(usage.get(name))) is not None), None)
+        for names in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"), ("total_tokens",))
+    )
+    if total is not None and prompt is not None:
+        rest = total - prompt
+        completion = max(completion or 0, rest) if rest >= 0 else completion
+    elif total is not None:
+        prompt = max(0, total - (completion or 0))
+    return prompt, completion
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, str | float) and re.fullmatch(r"\d{1,12}(?:\.0)?", str(value).strip(), re.ASCII):
+        value = int(float(value))
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def reasoning_of(message: Mapping[str, Any]) -> str:
@@ -283,6 +321,6 @@ def page_title(page: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Returns a text as a single line, cut to 300 characters."""
-    text = " ".join(well_formed(text).split())
+    """Returns a text as a single line without keys, cut to 300 characters."""
+    text = " ".join(hidden(well_formed(text)).split())
     return text if len(text) <= 300 else text[:299] + "…"

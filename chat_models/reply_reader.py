@@ -23,6 +23,7 @@ from chat_models.replies import (
     well_formed,
     written,
 )
+from chat_models.turns import merged
 
 _PINGS = {"", "null", "ping", "pong", "heartbeat", "keepalive", "keep-alive", "keep_alive", "processing"}
 """Data and names of events that only keep a connection open."""
@@ -60,11 +61,11 @@ class ReplyReader:
         self._lines, self._name, self._data, self._odd = EventLines(), "", "", ""
         self._text: list[str] = []
         self._high = ""  # the first half of a character whose second half comes with the next event
-        self._thoughts: list[str] = []
-        self._refusal: list[str] = []
+        self._message: dict[str, Any] = {}  # all other fields of the turn
         self._calls: list[dict[str, Any]] = []
         self._places: dict[object, int] = {}
         self._usage: object = None
+        self._model = ""
         self._others: list[Mapping[str, Any]] = []  # pieces with another index than 0
 
     @property
@@ -114,19 +115,18 @@ class ReplyReader:
             self.marked = marked
         if self._kind != "events":
             raise ReplyError("the response is empty")
-        said = (*self._text, *self._thoughts, *self._refusal, *self._calls)
+        said = (*self._text, *self._calls, *(value for name, value in self._message.items() if name != "role"))
         if not self.finish and not (self.marked and any(said)):
             odd = f"; it has an event {self._odd}" if self._odd else ""
             raise ReplyError(f"the stream ended before the answer was complete{odd}", incomplete=True)
         _check_finish(self.finish)
-        message = {
-            "content": "".join(self._text) + self._high,
-            "reasoning_content": "".join(self._thoughts),
-            "refusal": "".join(self._refusal),
-            "tool_calls": self._calls,
-        }
+        message = {"role": "assistant", **self._message}
+        if not isinstance(message.get("content"), list):
+            message["content"] = "".join(self._text) + self._high or message.get("content")
+        if self._calls:
+            message["tool_calls"] = self._calls
         choice = {"message": message, "finish_reason": self.finish or None}
-        return {"choices": [choice], "usage": self._usage}, rest
+        return {"choices": [choice], "usage": self._usage, "model": self._model}, rest
 
     def _read_document(self) -> dict[str, Any] | None:
         """Returns the completion that is the whole body; `None` if the body is lines of events instead.
@@ -208,6 +208,7 @@ class ReplyReader:
             raise _damaged(data)
         _check(event, self._name)
         self._usage = event.get("usage") or self._usage
+        self._model = event.get("model") or self._model
         choices = event.get("choices")
         if not choices:  # the event with the usage, or one of a proxy
             if not self._usage:
@@ -234,8 +235,10 @@ class ReplyReader:
             raise ReplyError("text follows the end of the stream, [DONE]")
         thoughts = reasoning_of(part)
         self.reasoned = self.reasoned or bool(thoughts)
-        self._thoughts.append(thoughts)
-        self._refusal.append(str(part.get("refusal") or ""))
+        fields = {name: value for name, value in part.items() if name not in ("tool_calls", "function_call")}
+        if isinstance(fields.get("content"), str):
+            fields["content"] = text
+        self._message = {**self._message, **fields} if finish and message else merged(self._message, fields)
         for call in filter(None, part.get("tool_calls") or ()):
             self._add_call(call)
         if called := part.get("function_call"):  # the older API, before tool calls
@@ -254,15 +257,17 @@ class ReplyReader:
         """Adds a piece of a tool call to the call that it continues, or begins a new one."""
         function, id_ = piece.get("function") or {}, piece.get("id") or ""
         name, arguments = function.get("name") or "", function.get("arguments")
-        if not (id_ or name or arguments):
+        others = {key: value for key, value in piece.items() if key not in ("id", "index", "function") and value}
+        if not (id_ or name or arguments or others):
             return
         place = piece.get("index")
         at = self._places.get(place, -1) if place is not None else len(self._calls) - 1
         known = self._calls[at] if at >= 0 else None
         if known is None or (id_ and id_ != known["id"]) or (name and place is None and not id_):
             self._places[place] = len(self._calls)
-            known = {"id": id_, "function": {"name": "", "arguments": ""}}
+            known = {"id": id_, "type": "function", "function": {"name": "", "arguments": ""}}
             self._calls.append(known)
+        known.update(merged(known, others))
         said = known["function"]
         if name != said["name"]:  # some servers repeat the name with every piece
             said["name"] += name

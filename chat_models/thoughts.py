@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from chat_models.layers import without_tokens
+
 THINK = ("think", "thinking", "seed:think")
 """Tags that no prompt asks for: they are always thoughts."""
 TAGS = (*THINK, "thought", "thoughts", "reason", "reasoning", "reflection", "scratchpad")
@@ -33,10 +35,6 @@ _HEADER = re.compile(r"<\|(?:start|channel)\|>(?:(?!<\|message\|>).)*\Z", re.DOT
 """The incomplete beginning of a message in the Harmony format."""
 _BARE_CHANNELS = re.compile(r"\A\s*analysis(?=[A-Z\"'(])(.*?)(?:assistantfinal|(?P<cut>\Z))", re.DOTALL)
 """The same after a server has deleted its special tokens."""
-_AROUND = re.compile(
-    r"<\|(?:begin_of_solution|end_of_solution|START_RESPONSE|END_RESPONSE|begin_of_box|end_of_box)\|>|</?response>"
-)
-"""Marks around what models say after their thoughts."""
 _LONGEST_MARK = 64
 """Maximum characters of a mark."""
 _BEGINS, _ENDS = {*"<[◁"}, {*">]▷:l"}
@@ -96,7 +94,7 @@ def part(reply: str, tags: Sequence[str] = TAGS) -> Parted:
     whole = "\n".join(filter(None, (thought.strip() for thought in thoughts)))
     if not thoughts:
         return Parted(text)
-    return Parted(_AROUND.sub("", "".join(said)).strip(), whole, closed and not inside, opened)
+    return Parted(without_tokens("".join(said)).strip(), whole, closed and not inside, opened)
 
 
 def _without_channels(reply: str, thoughts: list[str]) -> tuple[str, bool]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from chat_models.chat import ChatClient
 from chat_models.context import Cut, cut_characters, estimated_tokens
 from chat_models.errors import ChatError
+from chat_models.layers import LayerFilter, bare
 from chat_models.messages import Message, harmless
 from chat_models.prompts import Style, answer_messages
 from chat_models.replies import ChatReply, shortened
@@ -26,7 +26,6 @@ _LEAST_SECTION = 32
 """Tokens of a section that is not cut any more when a server refuses the prompt."""
 _LEAST_UNNAMED = 512
 """The same if the server does not say that the prompt is too long."""
-_ANSWER = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL | re.IGNORECASE)
 
 
 class ChatGenerator:
@@ -110,9 +109,15 @@ class ChatGenerator:
         limit, first = self._max_context_tokens, None
         while True:
             messages, truncated = await asyncio.to_thread(self._messages, request, limit)
+            layers = LayerFilter()
             try:
                 async for piece in send(messages, self._limit(request), **_stopping(request)):
-                    yield self._generation(piece, request, truncated) if isinstance(piece, ChatReply) else piece
+                    whole = self._generation(piece, request, truncated) if isinstance(piece, ChatReply) else None
+                    said = "" if whole is None else whole.answer or ""
+                    if ready := layers.feed(piece) if isinstance(piece, str) else layers.close(said):
+                        yield ready
+                    if whole is not None:
+                        yield whole
             except ChatError as error:
                 first = first or error
                 size = 0 if request.evidence is None else min(limit, math.ceil(estimated_tokens(request.evidence.text)))
@@ -136,7 +141,7 @@ class ChatGenerator:
 
     def _generation(self, reply: ChatReply, request: GenerationRequest, truncated: bool) -> Generation:
         before = before_stop(reply.text, request.stop)
-        text = _unwrapped(before.strip())  # a stop string may be white space
+        text = bare(before)  # a stop string may be white space
         ending = reply.ending if before == reply.text else "complete"
         ended = request.stop or (request.max_tokens and reply.cut)
         none = ending in ("refused", "filtered") or not (text or ended)
@@ -165,12 +170,6 @@ class ChatGenerator:
         if reply.calls:
             return f"{self.name} called the tool {reply.calls[0].name!r} instead of answering"
         return None
-
-
-def _unwrapped(text: str) -> str:
-    """Returns an answer without the tags that some reasoning models put around it."""
-    found = _ANSWER.fullmatch(text)
-    return text if found is None else found[1].strip()
 
 
 def _stopping(request: GenerationRequest) -> dict[str, Any]:

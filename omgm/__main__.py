@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from omgm import __version__
 from omgm.commands import GROUP, RENAMED, REPLACED_FLAGS, about, actions_of, commands, groups
 from retriever.entry_points import named
+from retriever.key_marks import without_keys
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 128 + signal.SIGPIPE
         if args.verbose:
             logging.exception("the traceback of the error")
-        print(f"omgm: error: {' '.join(_explained(error).split())}", file=sys.stderr)
+        print(f"omgm: error: {without_keys(' '.join(_explained(error).split()))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

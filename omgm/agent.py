@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from datetime import date
 from types import TracebackType
 from typing import Any, Literal, Self, TypedDict, Unpack
 
@@ -22,6 +23,7 @@ from retriever.images import ImageInput, load_image
 from retriever.searching import Searcher
 from retriever.trail_views import Watch
 from search_agents.budget import Budget
+from search_agents.cache import ResultCache
 from search_agents.corpus import Corpus
 from search_agents.engine import Engine, Policy
 from search_agents.model import Planner
@@ -80,8 +82,10 @@ class AccessOptions(TypedDict, total=False):
         web: The parts of the web that may be used; by default none. Private networks are refused.
         prices: The price per call of a tool, or per query for searches, by the tool's name.
         boxes: What coordinates of the model's boxes count; by default what its family was trained on.
+        cache_seconds: Age in seconds up to which results of tools are used again.
     """
 
+    cache_seconds: float
     context_tokens: int
     web: WebSettings | None
     prices: Mapping[str, float] | None
@@ -114,6 +118,7 @@ def access_of(settings: AgentSettings) -> AccessOptions:
                 f"agents.{table}: there is no tool {unknown[0]!r}; the tools are {', '.join(sorted(TOOLS))}"
             )
     return {
+        "cache_seconds": settings.cache_seconds,
         "context_tokens": settings.context_tokens,
         "web": web_of(settings),
         "prices": settings.prices,
@@ -150,9 +155,12 @@ class LazyEngine:
             self._closing.append(web)
             prices = self._options.get("prices") or {}
             tools = [replace(tool, cost=prices.get(tool.name, 0.0)) for tool in agent_tools(index, web)]
+            frozen = self._options.get("corpus") or (self._options.get("web") or WebSettings()).corpus
             self._engine = Engine(
                 self._planner,
                 tools,
+                cache=ResultCache(self._options.get("cache_seconds", 3600)),
+                today=date.today if frozen is None else lambda: frozen.today,
                 context_tokens=self._options.get("context_tokens", CONTEXT_TOKENS),
                 corpus=self._options.get("corpus"),
                 propose=self._options.get("propose"),
@@ -191,6 +199,18 @@ class Agent:
         self._plans = planner is not None
         self._engine = LazyEngine(omgm, planner or _NoPlanner(), **options)
         self._loop = BackgroundLoop()
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The policies that it can follow: none without a planner, and none whose required prompts are missing."""
+        return tuple(name for name in policy_names() if self._plans and self._can_follow(name))
+
+    def _can_follow(self, name: str) -> bool:
+        try:
+            wordings_of(name, self._prompts)
+        except ValueError:
+            return False
+        return True
 
     def ask(self, image: ImageInput, question: str, mode: str = "auto", **options: Unpack[RunOptions]) -> AgentAnswer:
         """Answers a question about an image.
@@ -242,10 +262,11 @@ class Agent:
         *,
         boxes: Sequence[Sequence[float]] = (),
         budget: Budget | None = None,
+        dated: bool = True,
     ) -> AgentAnswer:
         """Runs a policy on a question about any number of images, the main one first, or about none.
 
-        `boxes` are regions of the main image, as in `ask`.
+        `boxes` are regions of the main image, as in `ask`; `dated` is whether the model is told the day.
 
         Raises:
             ValueError: An image is unreadable.
@@ -256,7 +277,10 @@ class Agent:
             first = loaded[0] if loaded else None
             regions = [] if first is None else boxes_of(boxes, first)
             engine = self._engine.opened()
-            return await engine.run(policy, question, first, boxes=regions, more_images=loaded[1:], budget=budget)
+            others = loaded[1:]
+            return await engine.run(
+                policy, question, first, boxes=regions, more_images=others, budget=budget, dated=dated
+            )
 
         return self._loop.submit(run()).result()
 
@@ -289,7 +313,8 @@ class Agent:
             engine = self._engine.opened()
             budget, watch = options.get("budget"), options.get("watch")
             policy = policy_of(mode, wordings)
-            return await engine.run(policy, question, loaded, boxes=regions, budget=budget, watch=watch)
+            dated = wordings is None
+            return await engine.run(policy, question, loaded, boxes=regions, budget=budget, watch=watch, dated=dated)
 
         return self._loop.submit(run())
 

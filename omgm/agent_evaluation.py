@@ -75,6 +75,11 @@ class Conduct:
             "regions": dict(self.regions),
         }
 
+    @property
+    def published(self) -> bool:
+        """Whether the policy asks in the words of its paper, which tell no date."""
+        return policy_kind(self.mode).is_published(self.wordings)
+
     def deviations(self, *, proposes: bool = False) -> dict[str, str]:
         """Returns a sentence on each deviation from the paper that is known before the run, by its short name.
 
@@ -82,7 +87,7 @@ class Conduct:
         """
         said = {}
         kind = policy_kind(self.mode)
-        if not kind.is_published(self.wordings):
+        if not self.published:
             hint = f" (omgm download --prompts {kind.prompts.name})" if kind.prompts and self.wordings is None else ""
             said["own-prompts"] = f"The wording of the prompts is ours, not the paper's{hint}."
         if not self.official:
@@ -100,7 +105,8 @@ def ask(agent: Agent, conduct: Conduct, budget: Budget, task: SearchTask) -> dic
     """
     policy = conduct.policy(task.question, _loaded(task.image_search))
     boxes = conduct.regions.get(task.question.id, ())
-    return agent.run(policy, task.question.question, _loaded(task.images), boxes=boxes, budget=budget).as_dict()
+    question, images, dated = task.question.question, _loaded(task.images), not conduct.published
+    return agent.run(policy, question, images, boxes=boxes, budget=budget, dated=dated).as_dict()
 
 
 def single_steps(dataset: str, queries: Path, agent: Agent, conduct: Conduct) -> dict[str, SingleStep]:
@@ -118,7 +124,7 @@ def single_steps(dataset: str, queries: Path, agent: Agent, conduct: Conduct) ->
 def _rerank(agent: Agent, conduct: Conduct, task: StepTask) -> tuple[str, int | None]:
     sites = [SeenWebsite(site.title, site.snippet, "", tuple(_loaded(site.screenshot))) for site in task.websites]
     policy = MMSearchRerank(sites, _loaded(task.image_search), Stages(conduct.wordings, conduct.official))
-    answer = agent.run(policy, task.question.question, _loaded(task.images))
+    answer = agent.run(policy, task.question.question, _loaded(task.images), dated=not conduct.published)
     return answer.answer or "", policy.choice
 
 
@@ -127,7 +133,8 @@ def _summarize(agent: Agent, conduct: Conduct, task: StepTask) -> tuple[str, int
     shown = tuple(part for page in _loaded(site.screenshot) for part in slices(page))
     seen = SeenWebsite(site.title, site.snippet, site.text, shown)
     policy = MMSearchSummarize(seen, _loaded(task.image_search), Stages(conduct.wordings, conduct.official))
-    return agent.run(policy, task.question.question, _loaded(task.images)).answer or "", None
+    dated = not conduct.published
+    return agent.run(policy, task.question.question, _loaded(task.images), dated=dated).answer or "", None
 
 
 @contextmanager

@@ -45,9 +45,10 @@ class AgentMode:
         budget = replace(self._budget, **request.budget.model_dump(exclude_none=True))
 
         async def run(watch: Watch | None) -> AgentAnswer:
-            policy = policy_of(self._name, wordings_of(self._name, self._prompts))
-            engine = self._engine.opened()
-            return await engine.run(policy, request.question, request.image, boxes=boxes, budget=budget, watch=watch)
+            wordings, engine = wordings_of(self._name, self._prompts), self._engine.opened()
+            policy, dated = policy_of(self._name, wordings), wordings is None
+            question, image = request.question, request.image
+            return await engine.run(policy, question, image, boxes=boxes, budget=budget, watch=watch, dated=dated)
 
         return run
 

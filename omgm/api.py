@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from chat_models.background import BackgroundLoop
 from indexes.limits import MAX_BAD
@@ -19,11 +21,13 @@ from omgm.results import Answer, Retrieval
 from omgm.settings import Profile
 from retriever.asking import Generator
 from retriever.images import ImageInput, load_image
+from retriever.malloc import give_back_memory
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Summarizer, TextReranker
 from retriever.results import RankedEntity
 from retriever.types import Options, Query, RetrievalResult, SearchParams
 
+R = TypeVar("R", bound=Retrieval)
 Pair = tuple[ImageInput, str]
 """An image and a question about it."""
 
@@ -167,12 +171,12 @@ class OMGM:
             ChatError: The generator's server failed.
         """
         [retrieval] = self._retrieve([_query(image, question, Options(**options))])
-        return self._loop.submit(self._answer(retrieval)).result()
+        return _refer(self._loop.submit(self._answer(retrieval)).result(), image)
 
     async def ask_async(self, image: ImageInput, question: str, **options: Unpack[SearchParams]) -> Answer:
         """Answers a question about an image without blocking the caller's event loop; see `ask`."""
         query = await asyncio.to_thread(_query, image, question, Options(**options))
-        return (await self._answered(query))[1]
+        return _refer((await self._answered(query))[1], image)
 
     async def retrieve_query(self, query: Query) -> RetrievalResult:
         """Runs the retrieval steps for one query."""
@@ -206,16 +210,22 @@ class OMGM:
         given = Options(**options)
         found: list[Retrieval] = []
         queries: list[Query] = []
+        images: list[ImageInput] = []
         for number, pair in enumerate(pairs):
             try:
                 image, question = pair
                 queries.append(_query(image, question, given, str(number)))
+                images.append(image)
             except ValueError as error:
                 raise ValueError(f"pair {number}: {error}") from error
             if len(queries) == batch_size:
-                found += self._retrieve(queries)
-                queries = []
-        return found + self._retrieve(queries)
+                found += map(_refer, self._retrieve(queries), images)
+                queries, images = [], []
+                give_back_memory()
+        found += map(_refer, self._retrieve(queries), images)
+        queries.clear()
+        give_back_memory()
+        return found
 
     async def retrieve_async(
         self, pairs: Iterable[Pair], *, batch_size: int = 32, **options: Unpack[SearchParams]
@@ -269,6 +279,13 @@ def _profile(profile: str | Path | Profile, settings: Mapping[str, Any] | None) 
             raise ValueError("settings: the profile is already loaded; pass the settings to load_profile instead")
         return profile
     return load_profile(str(profile), settings or {})
+
+
+def _refer(result: R, image: ImageInput) -> R:
+    """Returns a result that refers to its image instead of holding pixels, unless the image is a stream."""
+    if isinstance(image, str | os.PathLike):
+        return replace(result, picture=os.path.abspath(os.path.expanduser(image)))
+    return result if hasattr(image, "read") else replace(result, picture=image)
 
 
 def _query(image: ImageInput, question: str, options: Options, name: str = "") -> Query:

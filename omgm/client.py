@@ -60,7 +60,8 @@ class Client:
         retries: Maximum number of retries while the service is busy or not ready.
 
     Raises:
-        ValueError: `timeout` or `retries` is out of range, or a proxy variable of the environment is unusable.
+        ValueError: `timeout` or `retries` is out of range, the key is none, or a proxy variable of the environment is
+            unusable.
 
     Example:
         >>> from omgm.client import Client
@@ -269,8 +270,11 @@ def _whole(last: RetrieveOut | str | AgentStep | AnswerOut) -> AnswerOut:
 def _settings(url: str, api_key: str | None, timeout: float, retries: int) -> dict[str, Any]:
     if timeout <= 0 or retries < 0:
         raise ValueError(f"a client needs timeout > 0 and retries >= 0, got {timeout=}, {retries=}")
+    key = (api_key or "").strip()  # a file's line break belongs to no key
+    if any(not "!" <= letter <= "~" for letter in key):
+        raise ValueError("api_key: has spaces, line breaks or letters that no key has")
     return {
         "base_url": url,
-        "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+        "headers": {"Authorization": f"Bearer {key}"} if key else {},
         "timeout": httpx.Timeout(timeout, connect=min(timeout, MAX_CONNECT)),
     }

@@ -37,7 +37,6 @@ from omgm.mcp_results import (
 )
 from omgm.settings import AgentSettings
 from retriever.wording import counted
-from search_agents.policies import policy_names
 from search_agents.tools.index import as_list
 from serving.errors import ApiError
 from serving.images import decode_image
@@ -65,8 +64,8 @@ WhatIsThis = Annotated[Question, _or("What is this?")]
 Mode = Annotated[
     str,
     Field(
-        description=f"`retrieve`, or a search agent for questions that need several searches: "
-        f"{', '.join(policy_names())} (auto is the best choice). An agent takes seconds to minutes"
+        description="`retrieve`, or a search agent for questions that need several searches (auto is the best choice); "
+        "an agent takes seconds to minutes"
     ),
     _or("retrieve"),
 ]
@@ -107,6 +106,8 @@ class Tools:
         self._omgm, self._settings, self._paths = omgm, settings, paths
         self._agent, self._budget = agent, budget_of(limits)
         self._runs, self._most_runs = 0, limits.runs
+        self.modes = ["retrieve", *(() if agent is None else agent.modes)]
+        """The modes that `answer` takes."""
 
     async def answer(
         self, image: ImageText, question: Question, mode: Mode = "retrieve", context: Context[Any, Any] | None = None
@@ -118,10 +119,12 @@ class Tools:
     async def _answer(self, image: str, question: str, mode: str) -> AnswerResult:
         with _tool_errors():
             loaded, checked = await self._read(image), self._checked(question)
+            if mode not in self.modes:
+                known = f"mode must be one of {', '.join(self.modes)}; got {mode[:40]!r}"
+                raise ToolError(known if self._agent is not None and self._agent.modes else f"{known}; {NO_MODEL}")
             if mode == "retrieve":
                 return answer_result(await self._omgm.ask_async(loaded, checked))
-            if self._agent is None:
-                raise ToolError(NO_MODEL)
+            assert self._agent is not None
             if self._runs >= self._most_runs:
                 raise ToolError(f"{self._runs} agents are already running, the maximum; try again later")
             self._runs += 1
@@ -240,6 +243,8 @@ def build_server(
         (tools.similar_images, similar),
     ):
         server.add_tool(tool, description=description, annotations=_READS)
+    if (answer := server._tool_manager.get_tool("answer")) is not None:
+        answer.parameters["properties"]["mode"]["enum"] = tools.modes
     if agent is not None:
         server.add_tool(tools.image_search, annotations=_READS)
         server.add_tool(tools.text_search, annotations=_READS)

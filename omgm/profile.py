@@ -215,7 +215,8 @@ def _check_key(key: str, where: object) -> None:
     part = field.annotation
     settings = part.model_fields if isinstance(part, type) and issubclass(part, BaseModel) else {}
     if dot and name not in settings:
-        raise ValueError(f"{where}: unknown key {key!r}; {section} has {', '.join(settings) or 'no keys'}")
+        advice = "; keys of servers belong into the environment: OPENAI_API_KEY" if name == "api_key" else ""
+        raise ValueError(f"{where}: unknown key {key!r}; {section} has {', '.join(settings) or 'no keys'}{advice}")
     if not dot and settings:
         raise ValueError(
             f"{where}: {section} is a table; set one of its keys: {', '.join(f'{section}.{k}' for k in settings)}"

@@ -211,8 +211,8 @@ class RetrieverProcesses:
 
 def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> None:
     """Answers batch after batch until the server closes the connection or ends; runs in a process of its own."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole process group; the server still needs answers
-        signal.signal(number, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to the whole group
+        signal.signal(number, signal.SIG_IGN)  # the server still needs answers
     logging.basicConfig(level=logging.ERROR)  # the server has logged the warnings of the same index and models
     from omgm.opening import open_retriever
     from omgm.server import freeze_objects
@@ -224,7 +224,8 @@ def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> 
         retriever = open_retriever(profile, folder, live=True, cache=cache if profile.serving.cache_mib else None)
         warm_up(retriever, 1)
     except (ValueError, OSError) as error:
-        connection.send_bytes(str(error).encode())
+        with suppress(OSError):  # the server has ended of the same error
+            connection.send_bytes(str(error).encode())
         return
     freeze_objects()
     with suppress(OSError):  # the server has ended

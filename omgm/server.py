@@ -8,11 +8,11 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import uvicorn
 
+from omgm.hangups import exit_if_hung_up, outlive_hangups
 from serving.protocol import KEEP_ALIVE_S
 from serving.settings import ServingSettings
 
@@ -58,13 +58,18 @@ def run_server(config: uvicorn.Config, announce: Callable[[], None]) -> None:
     """Serves until SIGINT or SIGTERM.
 
     Raises:
-        SystemExit: The application cannot start, or the address is in use; uvicorn has logged why.
+        SystemExit: The application cannot start, or the address is in use (uvicorn has logged why), or the service ends
+            although nobody asked for it.
     """
-    server = AnnouncedServer(config, announce)
+    server, asked = AnnouncedServer(config, announce), False
+    outlive_hangups()
     # After shutting down, uvicorn raises the signal again; by default, that would end the process before the caller can
     # clean up.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with suppress(KeyboardInterrupt):
+    try:
         server.run()
-    if not server.started:
+    except KeyboardInterrupt:
+        asked = True
+    exit_if_hung_up()
+    if not (server.started and asked):
         sys.exit(3)  # uvicorn's own status for this

@@ -134,8 +134,8 @@ class RecognitionSettings(_Table):
         lead_p: Coefficient of its lead over the others by the second network of step 1's encoder alone.
         lead_a: Coefficient of its lead in how well its image agrees with the query's.
         distance: Coefficient of its distance from the others' mean fused score, in standard deviations.
-        lead_w: Coefficient of its lead in how similar the words on it are to those on the query's, if these were read.
         images: Coefficient of the logarithm of the number of its images.
+        lead_w: Coefficient of its lead in how similar the words on it are to those on the query's, if these were read.
     """
 
     fitted_to: str = ""
@@ -150,8 +150,8 @@ class RecognitionSettings(_Table):
     lead_p: float = 0
     lead_a: float = 0
     distance: float = 0
-    lead_w: float = 0
     images: float = 0
+    lead_w: float = 0
 
 
 class SectionsSettings(_Table):
@@ -283,6 +283,7 @@ class AgentSettings(_Table):
         prompt_price: Price of a million prompt tokens.
         completion_price: Price of a million completion tokens.
         context_tokens: Context length of the model, in tokens.
+        cache_seconds: Age in seconds up to which results of searches and pages are used again; 0 for never.
         runs: Most concurrent runs in the service.
         prices: Price per tool call, or per query for searches, by tool name: `{web_search = 0.015}`.
         calls: Maximum number of calls per run, by tool name: `{web_search = 5}`; by default unlimited.
@@ -308,6 +309,7 @@ class AgentSettings(_Table):
     prompt_price: float = Field(default=0, ge=0)
     completion_price: float = Field(default=0, ge=0)
     context_tokens: int = Field(default=16_384, ge=1024)
+    cache_seconds: float = Field(default=3600, ge=0)
     runs: int = Field(default=4, ge=1)
     prices: dict[str, Annotated[float, Field(ge=0)]] = {}
     calls: dict[str, Annotated[int, Field(ge=0)]] = {}

@@ -13,11 +13,13 @@ from typing import Literal
 import httpx
 from PIL import Image
 
+from chat_models.secrets import hidden, keep_secret
 from omgm.downloads.guard import public_addresses
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings, user_agent
 from omgm.downloads.images.web import Web
 from omgm.settings import AgentSettings
+from omgm.web_engines import duckduckgo, google_lens, searxng, serpapi
 from retriever.files import write_whole
 from retriever.images import encoded
 from search_agents.browsing.chromium import Chromium
@@ -26,20 +28,19 @@ from search_agents.corpus import Corpus
 from search_agents.documents import WebDocument
 from search_agents.records import digest_of
 from search_agents.state import Tool
-from search_agents.tools.engines import (
-    ImageWebSearch,
-    PublishImage,
-    WebSearch,
-    duckduckgo,
-    google_lens,
-    searxng,
-    serpapi,
-)
 from search_agents.tools.frozen import frozen_fetch, frozen_image_search, frozen_screenshot, frozen_search
 from search_agents.tools.images import ocr, rotate, sharpen, zoom_in
 from search_agents.tools.index import IndexTools
 from search_agents.tools.page import Screenshot, open_page
-from search_agents.tools.web import Fetch, web_image_search, web_pages, web_search
+from search_agents.tools.web import (
+    Fetch,
+    ImageWebSearch,
+    PublishImage,
+    WebSearch,
+    web_image_search,
+    web_pages,
+    web_search,
+)
 
 SERPAPI_KEY = "SERPAPI_API_KEY"
 """The environment variable for SerpAPI's key."""
@@ -160,7 +161,8 @@ class WebAccess:
     def tools(self) -> list[Tool]:
         """Returns the searches as tools."""
         settings, tools = self._settings, []
-        name = settings.searxng_url if settings.engine == "searxng" else settings.engine
+        keep_secret(url=settings.searxng_url)
+        name = hidden(settings.searxng_url) if settings.engine == "searxng" else settings.engine
         if self.search is not None:
             tools.append(web_search(self.search, name))
         if self.image_search is not None:
@@ -206,7 +208,7 @@ async def _fetched(web: Web, url: str, limit: int) -> WebDocument:
         found = await web.read(url, limit, enough_s=_ENOUGH_S)
     except Failure as failure:
         raise ValueError(f"{url[:200]} cannot be fetched: {failure}") from failure
-    return WebDocument(found.data, found.content_type, found.is_cut)
+    return WebDocument(found.data, found.content_type, found.is_cut, found.may_keep)
 
 
 def image_folder(folder: Path, url: str) -> PublishImage:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-import os
 import shutil
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from zipfile import BadZipFile, ZipFile
 from zipfile import Path as ZipPath
 
-from retriever.files import naming, sha256_of
+from retriever.files import cache_folder, naming, sha256_of
 from retriever.hub import local_or_fetched
 from retriever.wording import gigabytes
 
@@ -80,8 +79,7 @@ class Base:
     @property
     def folder(self) -> Path:
         """Where its files are kept: below `omgm/base` in the user's cache folder."""
-        cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return cached / "omgm" / "base" / f"{self.name}@{self.revision[:12] or self.version}"
+        return cache_folder() / "base" / f"{self.name}@{self.revision[:12] or self.version}"
 
     @property
     def members(self) -> list[str]:
@@ -220,8 +218,12 @@ def _downloaded(base: Base, folder: Path) -> Path:
 def _filling(base: Base) -> Iterator[Path]:
     """Yields a new folder, which then takes its place in the cache."""
     with naming(base.folder):
-        base.folder.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(mkdtemp(prefix=".partial-", dir=base.folder.parent))
+        try:
+            base.folder.parent.mkdir(parents=True, exist_ok=True)
+            folder = Path(mkdtemp(prefix=".partial-", dir=base.folder.parent))
+        except OSError as error:
+            advice = "set XDG_CACHE_HOME to a folder that can be written"
+            raise OSError(f"{base.folder.parent}: {error.strerror or error}; {advice}") from error
         try:
             yield folder
             if not base.folder.is_dir():  # another process may have been faster

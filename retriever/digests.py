@@ -12,6 +12,8 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
+from retriever.files import cache_folder
+
 logger = logging.getLogger(__name__)
 
 MISSING = b"missing"
@@ -22,11 +24,6 @@ _SETTLED = 1_000_000_000
 """Nanoseconds after its last change from which a file is noted; before, it could change without another time."""
 
 
-def default_digests() -> Path:
-    """Returns the file that all commands of a user share: `omgm/digests.sqlite` in the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "omgm" / "digests.sqlite"
-
-
 def digests_of(contents: Iterable[Path | bytes | None], cache: Path | None = None) -> Iterator[bytes]:
     """Yields the digest of each content: of the bytes, or of the file's; `MISSING` for `None` and unreadable files.
 
@@ -35,14 +32,15 @@ def digests_of(contents: Iterable[Path | bytes | None], cache: Path | None = Non
 
     Args:
         contents: Bytes, or the paths of files.
-        cache: The file in which digests are kept; by default `default_digests`.
+        cache: The file in which digests are kept; by default one in the cache folder for all commands of a user.
     """
-    path = cache or default_digests()
+    path = cache
     try:
+        path = path or cache_folder() / "digests.sqlite"
         path.parent.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(path, timeout=30, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
-        logger.info("%s: cannot be used (%s); reading every file", path, error)
+        logger.info("%s: cannot be used (%s); reading every file", path or "digests", error)
         db = sqlite3.connect(":memory:", isolation_level=None)
     with closing(db):
         waiting = iter(contents)
@@ -50,7 +48,7 @@ def digests_of(contents: Iterable[Path | bytes | None], cache: Path | None = Non
             yield from _part(db, path, part)
 
 
-def _part(db: sqlite3.Connection, path: Path, contents: Sequence[Path | bytes | None]) -> Iterator[bytes]:
+def _part(db: sqlite3.Connection, path: Path | None, contents: Sequence[Path | bytes | None]) -> Iterator[bytes]:
     stats = [_stat(one) if isinstance(one, Path) else None for one in contents]
     stamps = [None if status is None else _stamp(status) for status in stats]
     known: dict[bytes, bytes] = {}

@@ -13,6 +13,14 @@ from typing import Any
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
+def cache_folder() -> Path:
+    """Returns `omgm` in the user's cache folder; raises an OSError if there is neither a home nor XDG_CACHE_HOME."""
+    cached = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if cached.startswith("~"):  # in containers whose user has no name
+        raise OSError("this user has no home to keep files in; set XDG_CACHE_HOME to a folder that can be written")
+    return Path(cached) / "omgm"
+
+
 def sha256_of(path: Path) -> str:
     """Returns the SHA-256 of a file as hexadecimal digits."""
     with path.open("rb") as file:

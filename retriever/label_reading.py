@@ -17,6 +17,8 @@ from retriever.types import Candidate, Query, RetrievalResult, TextLine
 
 FEWEST = 3
 """Fewer letters and figures on an image are no text: patterns and edges look like one or two."""
+NEAREST = 5
+"""The best candidates, one of which must have text on its images: reading costs more than the search."""
 SURE = 0.9
 """From this probability on, words would not change what an image is recognized as."""
 
@@ -61,8 +63,8 @@ class LabelReading:
     ) -> list[RetrievalResult]:
         """Reads the text on images, searches them again by it, and returns the results, with the text.
 
-        An image is read if it is not recognized surely, and what looks like it has text on its images: only then can
-        words change the verdict.
+        An image is read if it is not recognized surely, and one of the `NEAREST` candidates has text on its images:
+        only then are words likely to change the verdict.
 
         Args:
             retrieve: Runs the steps.
@@ -91,7 +93,7 @@ class LabelReading:
     def _is_unsure(self, result: RetrievalResult) -> bool:
         if result.recognized is None or result.recognized >= SURE:
             return False
-        return any(self.index.has_text(candidate.row) for candidate in result.candidates)
+        return any(self.index.has_text(candidate.row) for candidate in result.candidates[:NEAREST])
 
     def add(self, query: Query, vector: Tensor, candidates: Sequence[Candidate], k: int) -> list[Candidate]:
         """Returns the best candidates by image and words together, of those of the image and those of the words.

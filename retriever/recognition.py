@@ -37,8 +37,8 @@ class Signs:
             about as little with its twin there as with others.
         distance: Its fused score minus the mean of the others, in their standard deviations, at most 20; not of fewer
             than `FEW`.
-        lead_w: Its `sim_w` minus the highest of the others; 0 if the words on the image were not read.
         images: The logarithm of the number of its images in step 2: the best of more scores higher by chance.
+        lead_w: Its `sim_w` minus the highest of the others; 0 if the words on the image were not read.
     """
 
     sim_c: float = 0.0
@@ -48,8 +48,8 @@ class Signs:
     lead_p: float = 0.0
     lead_a: float = 0.0
     distance: float = 0.0
-    lead_w: float = 0.0
     images: float = 0.0
+    lead_w: float = 0.0
 
 
 OF_WORDS = "lead_w"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from PIL import Image
 
@@ -29,6 +29,9 @@ from retriever.types import (
     Section,
 )
 from retriever.unspaced import UNSPACED
+
+if TYPE_CHECKING:
+    from retriever.images import ImageInput
 
 _INSIDE = rf"[^\W{UNSPACED}]"
 """A letter or figure of a word that spaces separate; in scripts without spaces, a word may end anywhere."""
@@ -93,7 +96,7 @@ class Retrieval(RetrievalFields):
 
     Attributes:
         question: The question.
-        image: The image as the models saw it, RGB.
+        picture: The image as it was given: its path, bytes or pixels. A result of a file holds no pixels.
         entity: The best entity with its whole article; `None` if nothing was found.
         evidence: The best section of the best entity; `None` if it has no sections.
         candidates: All candidates, best first.
@@ -102,7 +105,7 @@ class Retrieval(RetrievalFields):
     """
 
     question: str
-    image: Image.Image = field(repr=False)
+    picture: ImageInput = field(repr=False, compare=False)
     entity: Entity | None = field(repr=False)
     evidence: Evidence | None
     candidates: tuple[RankedEntity, ...] = field(repr=False)
@@ -117,7 +120,7 @@ class Retrieval(RetrievalFields):
         scored = () if best is None or entity is None else ((entity.sections[s.position], s) for s in best.sections)
         return cls(
             question=query.question,
-            image=query.image,
+            picture=query.image,
             entity=entity,
             evidence=best_evidence(index, result.candidates),
             candidates=tuple(_ranked(index, candidate, rank) for rank, candidate in enumerate(result.candidates, 1)),
@@ -125,6 +128,17 @@ class Retrieval(RetrievalFields):
             timings_ms=dict(result.timings_ms),
             **values_of(RetrievalFields, result),
         )
+
+    @property
+    def image(self) -> Image.Image:
+        """The image as the models saw it, RGB; read again if it was given as a file.
+
+        Raises:
+            ImageError: The file has changed or is gone.
+        """
+        from retriever.images import load_image  # a service never reads one again
+
+        return load_image(self.picture)
 
     def request(self) -> GenerationRequest:
         """Returns the input of a generator, with the next sections if they have scores, at most `OTHERS`."""

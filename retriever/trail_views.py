@@ -90,7 +90,9 @@ class ModelRequestOut(_TrailPart):
     ending: str = "complete"
     """How the reply ended: `complete`, `cut` at its maximum length, `refused` or `filtered`."""
     without: tuple[str, ...] = ()
-    """What the model was asked without, because its server refused it."""
+    """What the model was asked without, because its server refused it, or perhaps cut it in silence."""
+    model: str = ""
+    """The model's name in the reply, if it is another one than was asked."""
 
 
 class RoundOut(_TrailPart):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
+from chat_models.layers import bare
 from chat_models.replies import ChatReply
 from search_agents.calls import calls_of
 from search_agents.context import LEFT_OUT, NO_IMAGE
-from search_agents.parsing import answer_of, json_object, labeled_answer, without_thoughts
+from search_agents.parsing import answer_of, json_object, json_values, labeled_answer, without_thoughts
 from search_agents.records import Call
 from search_agents.tool import plain_name
 
@@ -18,7 +20,7 @@ TOOLS = (
     *("rotate", "sharpen", "ocr"),
 )
 """Names of tools, for forms of calls that could be something else."""
-_ANSWERS = ("answer", "final_answer", "finish", "submit_answer")
+ANSWERS = ("answer", "final_answer", "finish", "submit_answer")
 """Tool calls with which some models answer."""
 _FUNCTION = re.compile(
     r"(?:[a-z][\w.]*\(\s*\w+\s*=\s*[\"'\[{\d-]|[a-z]\w*(?:_|search)\w*[(\[]\s*[\"'\[{]).*[)\]]", re.DOTALL
@@ -44,28 +46,35 @@ def plain_answer(reply: ChatReply, names: Collection[str] = ()) -> str | None:
 def _answer(reply: ChatReply, names: Collection[str]) -> str | None:
     if (answer := answer_of(reply.text) or labeled_answer(reply.text)) is not None:
         return answer
-    calls, problem = calls_of(reply, {*TOOLS, *_ANSWERS, *names})
+    calls, problem = calls_of(reply, {*TOOLS, *ANSWERS, *names})
     if calls:
         return called_answer(calls)
     rest = re.sub(r"```[\w-]*|</?[a-z_ -]+>", "", without_thoughts(reply.text), flags=re.IGNORECASE).strip()
     called = problem or _FUNCTION.fullmatch(rest) or (rest.startswith("{") and json_object(rest) is not None)
-    return None if called else rest or None
+    return None if called else bare(rest) or None
 
 
 def called_answer(calls: Sequence[Call]) -> str | None:
     """Returns the answer of a call such as `answer(answer="…")`, if that is the only one."""
-    if len(calls) != 1 or plain_name(calls[0].tool, _ANSWERS) not in _ANSWERS:
+    if len(calls) != 1 or plain_name(calls[0].tool, ANSWERS) not in ANSWERS:
         return None
-    arguments = calls[0].arguments
-    if not isinstance(arguments, str):
-        return labeled_answer(json.dumps(arguments))
-    return labeled_answer(arguments) or (None if "{" in arguments else arguments.strip() or None)
+    arguments: Any = calls[0].arguments
+    if isinstance(arguments, str) and "{" not in arguments:
+        listed = next(json_values(arguments, "["), None) if arguments.strip().startswith("[") else None
+        arguments = listed or [arguments.strip()]
+    if isinstance(arguments, str):
+        return labeled_answer(arguments)
+    listed = list(arguments.values()) if isinstance(arguments, Mapping) else arguments
+    values = [part for value in listed for part in (value if isinstance(value, list) else [value])]
+    labeled = labeled_answer(json.dumps(arguments))
+    return labeled or (str(values[0]) or None if len(values) == 1 else None)
 
 
-_NUMBER = r"[\"'^#]?(?:(?:result|source|web|page|ref|quote)s?(?:[_ ]?id)?\s?[#:]?\s?)?\d{1,9}(?:\u2020\w{1,20})?[\"']?"
+_WORD = r"(?:(?:result|source|web|page|ref|quote)s?(?:[_ ]?id)?\s?[#:]?\s?)?"
+_NUMBER = rf"[\"'^#]?{_WORD}\d{{1,9}}(?:\u2020[\w-]{{1,20}})?[\"']?"
 _SEPARATOR = r"\s{0,2}(?:[,;\u3001\uff0c]|and|&|-|\u2013|to)\s{0,2}"
 _CITATION = re.compile(
-    rf"([\"'`]?)[\[\u3010]{{1,2}}\s{{0,2}}({_NUMBER}(?:{_SEPARATOR}{_NUMBER})*)\s{{0,2}}[\]\u3011]{{1,2}}\1",
+    rf"([\"'`]?)[\[\u3010\uff3b]{{1,2}}\s{{0,2}}({_NUMBER}(?:{_SEPARATOR}{_NUMBER})*)\s{{0,2}}[\]\u3011\uff3d]{{1,2}}\1",
     re.IGNORECASE,
 )
 _RANGE = re.compile(r"(\d{1,9})[\"']?\s*(?:-|\u2013|to)\s*[\"']?(?:\w+\s+)?(\d{1,9})", re.IGNORECASE)
@@ -82,7 +91,7 @@ def cited(text: str) -> set[int]:
     """
     numbers: set[int] = set()
     for _, group in _CITATION.findall(text):
-        group = re.sub(r"\u2020\w+", "", group)
+        group = re.sub(r"\u2020[\w-]+", "", group)
         for first, last in _RANGE.findall(group):
             if int(first) <= int(last) < int(first) + _LONGEST:
                 numbers |= set(range(int(first), int(last) + 1))

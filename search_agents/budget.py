@@ -58,6 +58,50 @@ class Budget:
         return (prompt_tokens * self.prompt_price + completion_tokens * self.completion_price) / 1e6
 
 
+CUT = (
+    "perhaps the beginning of the prompt, cut by a server with a shorter context: raise its length (Ollama: "
+    "OLLAMA_CONTEXT_LENGTH), or set agents.context_tokens to it"
+)
+"""What the model may have been asked without, as the server's counts show."""
+_SHORTEST_CONTEXT = 2048
+"""Tokens that every server takes."""
+_GROWN = 200
+"""Tokens by which a prompt must have grown to be compared with an earlier one."""
+
+
+def believed(counted: int | None, estimate: int, least: int | None = None) -> int:
+    """Returns the tokens that count: the server's, unless they cannot be true.
+
+    Args:
+        counted: What the server counts, if it does.
+        estimate: Our estimate.
+        least: Our estimate of the text alone: an image may be few tokens. By default, there is only text.
+    """
+    least = estimate if least is None else least
+    return estimate if counted is None or 2 * counted < least else counted
+
+
+@dataclass(slots=True)
+class PromptCounts:
+    """A whole prompt of a run: our estimate of its text, its images, and the tokens that the server counts."""
+
+    text: int = 0
+    images: int = 0
+    counted: int = 0
+
+    def is_cut(self, text: int, images: int, counted: int | None) -> bool:
+        """Returns whether a prompt was cut in silence: its count is far less, or stands still while it grows."""
+        if counted and text >= _SHORTEST_CONTEXT and 2 * counted < text:
+            return True
+        grown = text - self.text
+        if not counted or grown < _GROWN:
+            return False
+        if self.counted and images >= self.images and counted - self.counted < grown / 10:
+            return True
+        self.text, self.images, self.counted = text, images, counted
+        return False
+
+
 @dataclass(slots=True)
 class Spending:
     """What a run has spent, and the share of its budget that it may currently use."""

@@ -65,7 +65,7 @@ def calls_of(reply: ChatReply, names: Collection[str] = ()) -> tuple[tuple[Call,
         names: The names of the tools, for forms that could be something else: `name(query="…")` and `<name>`.
     """
     if reply.calls:
-        return tuple(Call(call.name, call.arguments) for call in reply.calls), ""
+        return tuple(Call(call.name, call.arguments, place) for place, call in enumerate(reply.calls)), ""
     said = without_thoughts(reply.text)
     calls, problem = _calls_in(said, names)
     if calls or tagged(said, "answer"):

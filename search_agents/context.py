@@ -23,20 +23,25 @@ def tokens_of(messages: Sequence[Message]) -> int:
 def fitted(messages: Sequence[Message], max_tokens: int) -> list[Message]:
     """Shortens messages to at most `max_tokens` tokens.
 
-    The messages between the question and the last one lose their content first, oldest first. Then the last message is
-    cut: its text from the end, then its images from the end. The question is cut last, the system message never.
+    Whole turns go first, oldest first: a turn of the assistant with the results that follow it. Of the last turn, the
+    results lose their content, the last one being cut: its text from the end, then its images from the end. The
+    question is cut last; the system message and what the assistant said never.
     """
     fitting = list(messages)
     over = tokens_of(fitting) - max_tokens
     first = next((at for at, message in enumerate(fitting) if message["role"] != "system"), 0)
+    starts = [at for at, message in enumerate(fitting) if at > first and message["role"] == "assistant"]
+    end = next((at for at in starts[1:] if tokens_of(fitting[first + 1 : at]) >= over), starts[-1:][0] if starts else 0)
+    if over > 0 and end > first + 1:
+        over -= tokens_of(fitting[first + 1 : end])
+        del fitting[first + 1 : end]
     for at in range(first + 1, len(fitting) - 1):
-        if over <= 0:
-            break
-        over -= _message_tokens(fitting[at])
-        fitting[at] = {**fitting[at], "content": LEFT_OUT}
-        over += _message_tokens(fitting[at])
+        if over > 0 and fitting[at]["role"] != "assistant":
+            over -= _message_tokens(fitting[at])
+            fitting[at] = {**fitting[at], "content": LEFT_OUT}
+            over += _message_tokens(fitting[at])
     for at in dict.fromkeys((len(fitting) - 1, first)):
-        if over > 0:
+        if over > 0 and fitting[at]["role"] != "assistant":
             before = _message_tokens(fitting[at])
             fitting[at] = _cut(fitting[at], before - over)
             over -= before - _message_tokens(fitting[at])
@@ -45,15 +50,14 @@ def fitted(messages: Sequence[Message], max_tokens: int) -> list[Message]:
 
 def without_images(message: Message) -> Message:
     """Returns a message with only the text of its parts."""
-    content = message["content"]
-    if isinstance(content, str):
+    if not count_images([message]):
         return message
-    return {**message, "content": "\n".join(part["text"] for part in content if part["type"] == "text")}
+    return {**message, "content": "\n".join(part["text"] for part in message["content"] if part["type"] == "text")}
 
 
 def count_images(messages: Sequence[Message]) -> int:
     """Counts the images of messages."""
-    return sum(part["type"] != "text" for message in messages for part in _parts(message))
+    return sum(part["type"] == "image_url" for message in messages for part in _parts(message))
 
 
 def newest_images(messages: Sequence[Message], most: int) -> list[Message]:
@@ -63,17 +67,18 @@ def newest_images(messages: Sequence[Message], most: int) -> list[Message]:
     for message in messages:
         parts = []
         for part in _parts(message):
-            if part["type"] == "text":
+            if part["type"] != "image_url":
                 parts.append(part)
                 continue
             parts.append({"type": "text", "text": NO_IMAGE} if 1 <= position <= spare else part)
             position += 1
-        kept.append(message if isinstance(message["content"], str) else {**message, "content": parts})
+        kept.append({**message, "content": parts} if _parts(message) else message)
     return kept
 
 
 def _parts(message: Message) -> list[Message]:
-    return [] if isinstance(message["content"], str) else message["content"]
+    content = message.get("content")
+    return content if isinstance(content, list) else []
 
 
 def _cut(message: Message, limit: int) -> Message:
@@ -99,13 +104,16 @@ def _beginning(text: str, tokens: int) -> str:
 
 
 def _message_tokens(message: Message) -> int:
-    content = message["content"]
-    calls = sum(text_tokens(json.dumps(call)) for call in message.get("tool_calls", ()))
-    return calls + (text_tokens(content) if isinstance(content, str) else sum(map(_part_tokens, content)))
+    content = message.get("content") or ""
+    others = {name: value for name, value in message.items() if name not in ("role", "content", "tool_call_id")}
+    fields = text_tokens(json.dumps(others, ensure_ascii=False)) if others else 0
+    return fields + (text_tokens(content) if isinstance(content, str) else sum(map(_part_tokens, content)))
 
 
 def _part_tokens(part: Message) -> int:
-    return text_tokens(part["text"]) if part["type"] == "text" else IMAGE_TOKENS
+    if part["type"] == "image_url":
+        return IMAGE_TOKENS
+    return text_tokens(part.get("text") or json.dumps(part, ensure_ascii=False))
 
 
 def text_tokens(text: str) -> int:

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,13 +36,21 @@ class Corpus:
         record: Whether to fetch and record missing results. Otherwise nothing outside the folder is used.
 
     Raises:
-        ValueError: The folder does not exist, and `record` is false.
+        ValueError: The folder does not exist, and `record` is false; or its date is damaged.
     """
 
     def __init__(self, folder: Path, *, record: bool = False) -> None:
         if not record and not folder.is_dir():
             raise ValueError(f"corpus: {folder} does not exist; record one first")
         self.folder, self.record = folder, record
+        self._date = folder / "date.txt"
+        self.today = None if not record or any(folder.glob("*")) else date.today()
+        """The day of its first recording, which models are told; `None` if an older version recorded it."""
+        if self._date.is_file():
+            try:
+                self.today = date.fromisoformat(self._date.read_text(encoding="utf-8").strip())
+            except ValueError as error:
+                raise ValueError(f"corpus: {self._date} must be a date such as 2026-11-28: {error}") from error
         self._under_way = ResultCache[dict[str, Any]](entries=0)  # joins identical requests, caches nothing
 
     async def get(
@@ -107,6 +116,8 @@ class Corpus:
         path = self.path(kind, key)
         path.parent.mkdir(parents=True, exist_ok=True)
         content = {"kind": kind, "key": key[:2000], "ms": ms, "result": result}
+        if self.today is not None and not self._date.is_file():
+            write_whole(self._date, f"{self.today}\n".encode())
         text = json.dumps(content, ensure_ascii=False, indent=1)
         write_whole(path, text.encode())
         written: dict[str, Any] = json.loads(text)
@@ -159,7 +170,7 @@ def decode_reply(values: Any) -> ChatReply:
     """Returns the reply that `encode_reply` encoded."""
     older = {"ending": "cut" if values["cut"] else "complete"} if "cut" in values else {}
     known = {name: value for name, value in values.items() if name != "cut"}
-    calls = tuple(ToolCall(**call) for call in values["calls"])
+    calls = tuple(ToolCall(**call) for call in values["calls"])  # older recordings lack the message
     return ChatReply(**{**known, **older, "calls": calls, "without": tuple(values.get("without", ()))})
 
 

@@ -53,11 +53,13 @@ class WebDocument:
         content: Its bytes.
         content_type: The server's `Content-Type`, "" if it sent none.
         is_cut: Whether its end is missing.
+        may_keep: Whether its server lets it be kept for the next question.
     """
 
     content: bytes
     content_type: str = ""
     is_cut: bool = False
+    may_keep: bool = True
 
     @property
     def media_type(self) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import Protocol
 
 from PIL import Image
@@ -56,6 +57,7 @@ class Engine:
         corpus: Where results of tools and replies of the model are recorded or replayed.
         propose: Proposes regions for images that come without any.
         boxes: What coordinates of the model's boxes count; by default what its family was trained on.
+        today: Returns the day that models are told; by default none.
 
     Raises:
         ValueError: Two tools have the same name.
@@ -71,6 +73,7 @@ class Engine:
         corpus: Corpus | None = None,
         propose: ProposeRegions | None = None,
         boxes: BoxSetting = "auto",
+        today: Callable[[], date | None] | None = None,
     ) -> None:
         self._boxes_are = convention_of(planner.name, boxes)
         self._tools = {tool.name: tool for tool in tools}
@@ -79,6 +82,7 @@ class Engine:
         self._planner, self._context_tokens = planner, context_tokens
         self._cache = ResultCache[tuple[Observation, float]]() if cache is None else cache
         self._corpus, self._propose = corpus, propose
+        self._today = today
 
     @property
     def tools(self) -> Mapping[str, Tool]:
@@ -95,6 +99,7 @@ class Engine:
         more_images: Sequence[Image.Image] = (),
         budget: Budget | None = None,
         watch: Watch | None = None,
+        dated: bool = True,
     ) -> AgentAnswer:
         """Answers a question about an image; always returns an answer or an abstention, with the trail.
 
@@ -106,6 +111,7 @@ class Engine:
             more_images: Further images of the question.
             budget: The limits of the run.
             watch: Receives every step as it happens.
+            dated: Whether the model is told the day, which published prompts do not.
         """
         budget = budget or Budget()
         given = [one for one in (image, *more_images) if one is not None]
@@ -113,7 +119,7 @@ class Engine:
         if not boxes and image is not None and self._propose is not None:
             boxes = await asyncio.to_thread(self._propose, image)
         run = self._begin(question, images, budget, boxes)
-        run.watch = watch
+        run.watch, run.today = watch, self._today() if dated and self._today else None
         if self._corpus is None:
             run.cache = self._cache
         for name in images:
@@ -253,7 +259,7 @@ class Engine:
 
 
 def _works(result: tuple[Observation, float]) -> bool:
-    return not result[0].error and result[0].complete
+    return not result[0].error and result[0].complete and result[0].may_keep
 
 
 def _reason(error: Exception) -> str:

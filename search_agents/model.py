@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from chat_models.chat import ChatClient
 from chat_models.errors import ChatError
-from chat_models.messages import Message, with_text
+from chat_models.messages import Message, with_text, without_calls
 from chat_models.replies import ChatReply
 from chat_models.thoughts import THINK
 from search_agents.context import count_images, fitted, newest_images, tokens_of, without_images
@@ -93,7 +93,8 @@ class ChatPlanner:
         """
         refused, named = self._lacking, frozenset[str]()
         given = count_images(messages)
-        used = {"schema": schema is not None, "tools": bool(tools), "images": given > 0}
+        called = any(message.get("tool_calls") for message in messages)
+        used = {"schema": schema is not None, "tools": bool(tools) or called, "images": given > 0}
         shortened = 0
         while True:
             try:
@@ -111,7 +112,8 @@ class ChatPlanner:
                     messages = newest_images(messages, _most_images(error.message, images))
                 elif left:
                     refused |= {feature or left[0]}
-                    if feature in ("schema", "tools") or (feature and _NO_IMAGES.search(error.message)):
+                    lasting = _NO_IMAGES.search(error.message) if feature == "images" else feature != "tools" or tools
+                    if feature and lasting:
                         named |= {feature}
                 else:
                     raise
@@ -137,6 +139,8 @@ class ChatPlanner:
             fields["tools"] = list(tools)
         elif tools:
             messages = [_with_tools(messages[0], tools), *messages[1:]]
+        if "tools" in refused:
+            messages = without_calls(messages)
         if schema is not None and "schema" not in refused:
             fields["response_format"] = {
                 "type": "json_schema",

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from chat_models.layers import bare, unescaped
 from chat_models.thoughts import THINK, part
 
 _LIMIT = 50_000
@@ -23,8 +24,8 @@ _LABEL = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """`answer:` or `**Final Answer:**` at the start of a line, in several languages."""
-_BOXED = re.compile(r"\\boxed\s*\{(?:\\text\s*\{)?([^{}]+)\}+\$*")
-"""An answer in the form of models trained on mathematics."""
+_BOXED = re.compile(r"\\boxed\s*\{(?:[^{}]|\{[^{}]*\})+\}\$*|<\|begin_of_box\|>.*?(?:<\|end_of_box\|>|\Z)", re.DOTALL)
+"""An answer in a box, as of models trained on mathematics."""
 _ANSWER_KEYS = ("answer", "final_answer", "final answer", "finalanswer")
 
 
@@ -52,8 +53,12 @@ def tagged(text: str, tag: str) -> list[str]:
 
 def answer_of(text: str) -> str | None:
     """Returns the content of the last `<answer>` outside of thoughts, or `None` if there is none."""
-    found = [content for content in tagged(without_thoughts(text), _ANSWER_TAG) if content]
-    return found[-1] if found else None
+    found = [content for content in tagged(unescaped(without_thoughts(text)), _ANSWER_TAG) if content]
+    if not found:
+        return None
+    answer = bare(found[-1])
+    value = json_object(answer) if answer.startswith("{") else None
+    return answer if value is None else _answer_in(value) or answer
 
 
 def labeled_answer(text: str) -> str | None:
@@ -70,9 +75,9 @@ def labeled_answer(text: str) -> str | None:
     if value is not None:
         return _answer_in(value)
     if boxed := list(_BOXED.finditer(plain)):
-        return boxed[-1][1].strip() + plain[boxed[-1].end() :].split("\n")[0].rstrip()
+        return bare(boxed[-1][0].rstrip("$")) + plain[boxed[-1].end() :].split("\n")[0].rstrip()
     labels = list(_LABEL.finditer(plain))
-    return plain[labels[-1].end() :].strip(" \t\n*`\"'") or None if labels else None
+    return bare(plain[labels[-1].end() :].strip(" \t\n*`\"'")) or None if labels else None
 
 
 def _answer_in(value: dict[str, Any]) -> str | None:

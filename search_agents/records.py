@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,10 +45,17 @@ def heading_of(source: Source | SourceOut) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call. `arguments` is a JSON object, or the text that should have been one."""
+    """A tool call.
+
+    Attributes:
+        tool: The tool's name.
+        arguments: A JSON object, or the text that should have been one.
+        place: The position of the API's own call in the reply; `None` for a call in the text.
+    """
 
     tool: str
     arguments: Mapping[str, Any] | str
+    place: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,7 @@ class Observation:
         answer: An answer by the tool itself.
         error: What was wrong with the call, or why it failed.
         complete: Whether nothing failed; otherwise, the same call may return more.
+        may_keep: Whether it may be kept for other runs.
     """
 
     sources: tuple[Source, ...] = ()
@@ -73,6 +81,7 @@ class Observation:
     answer: str | None = None
     error: str = ""
     complete: bool = True
+    may_keep: bool = True
 
 
 def harmless_observation(seen: Observation) -> Observation:
@@ -116,7 +125,10 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request to the model: its purpose, tokens, milliseconds and price, how the reply ended, and what it lacked."""
+    """A request to the model: its purpose, tokens, milliseconds and price, how the reply ended, and what it lacked.
+
+    `model` is the name in the reply if it is another one than was asked.
+    """
 
     purpose: str
     prompt_tokens: int
@@ -125,6 +137,7 @@ class RequestRecord:
     money: float
     ending: Ending = "complete"
     without: tuple[str, ...] = ()
+    model: str = ""
 
 
 @dataclass(slots=True)
@@ -142,6 +155,12 @@ class Round:
         """Its duration in milliseconds: of all requests, and of the slowest call."""
         waited = max((record.ms for record in self.calls if not record.cached), default=0.0)
         return round(sum(request.ms for request in self.requests) + waited, 1)
+
+
+def without_of(rounds: Iterable[Round]) -> tuple[str, ...]:
+    """Returns what the model was asked without at some request of the rounds."""
+    asked = (request for one in rounds for request in one.requests)
+    return tuple(dict.fromkeys(part for request in asked for part in request.without))
 
 
 @dataclass(frozen=True, slots=True)

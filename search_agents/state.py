@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import lru_cache, partial
 from typing import Any
 
 from PIL import Image
 from pydantic import BaseModel
 
-from chat_models.messages import Message
+from chat_models.messages import Message, with_text
 from chat_models.replies import ChatReply
 from retriever.trail_views import RequestStep, Watch
-from search_agents.budget import Spending
+from search_agents.budget import CUT, PromptCounts, Spending, believed
 from search_agents.cache import ResultCache
-from search_agents.context import fitted, text_tokens, tokens_of
+from search_agents.context import IMAGE_TOKENS, count_images, fitted, text_tokens, tokens_of
 from search_agents.corpus import Corpus, decode_reply, encode_reply, timed
 from search_agents.model import REASONING_TOKENS, Planner
-from search_agents.records import CallRecord, Observation, RequestRecord, Round, Source, digest_of, heading_of
+from search_agents.records import (
+    CallRecord,
+    Observation,
+    RequestRecord,
+    Round,
+    Source,
+    digest_of,
+    heading_of,
+    without_of,
+)
 from search_agents.regions import Box, Convention
 
+logger = logging.getLogger(__name__)
 CONTEXT_TOKENS = 16_384
 """Context length in tokens of a model whose own is not set."""
 
@@ -90,11 +102,13 @@ class AgentRun:
         spending: What was spent, and the budget.
         context_tokens: The model's context length in tokens.
         corpus: Where the model's replies are recorded or replayed.
+        today: The day that the model is told; `None` to tell none.
         sources: All sources; the number of a source is its position from 1.
         rounds: All rounds, the current one last.
         known: The best answer so far, used if the budget ends.
         malformed: Number of malformed replies and calls so far.
         least_tokens: Minimum length limit of every reply, for models that reason before they write.
+        prompts: What the server counts, compared with our estimates.
         counted_ratio: Ratio of counted to estimated prompt tokens of the last request, at least 1.
         image_parts: The question's image and its overlay, encoded for the model at the first request.
         found: Ids of the entities that image searches found, by the image's hash.
@@ -113,12 +127,14 @@ class AgentRun:
     spending: Spending
     context_tokens: int = CONTEXT_TOKENS
     corpus: Corpus | None = None
+    today: date | None = None
     sources: list[Source] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     known: str | None = None
     malformed: int = 0
     least_tokens: int = 0
     counted_ratio: float = 1.0
+    prompts: PromptCounts = field(default_factory=PromptCounts)
     image_parts: list[Message] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)
     boxes_are: Convention = "pixels"
@@ -130,9 +146,18 @@ class AgentRun:
     _numbers: dict[Source, int] = field(default_factory=dict)
 
     @property
+    def without(self) -> tuple[str, ...]:
+        """What the model was asked without at some request."""
+        return without_of(self.rounds)
+
+    @property
     def search_tool(self) -> str:
         """The name of the text search tool: for the web if there is one, otherwise for the index."""
         return "web_search" if "web_search" in self.tools else "text_search"
+
+    def dated(self, message: Message) -> Message:
+        """Returns a message that begins with the day, if the model is told it, as every system message does."""
+        return message if self.today is None else with_text(message, f"Today is {self.today:%A, %Y-%m-%d}.", first=True)
 
     async def ask(
         self,
@@ -156,6 +181,8 @@ class AgentRun:
             OutOfBudget: The request might cost more than is left.
             ChatError: The model's server failed.
         """
+        if messages[0]["role"] == "system":
+            messages = [self.dated(messages[0]), *messages[1:]]
         schemas = [tool.schema() for tool in tools]
         extra = text_tokens(json.dumps([schemas, schema]))
         longer = min(REASONING_TOKENS, self.context_tokens // 4)
@@ -170,22 +197,32 @@ class AgentRun:
             else:
                 key = json.dumps([self.planner.name, fitting, limit, schemas, schema], sort_keys=True)
                 reply, ms = await self.corpus.get("model", key, make, encode_reply, decode_reply)
-            reply = self._add(purpose, reply, ms, estimate)
+            reply = self._add(purpose, reply, ms, estimate, fitting)
             if fitting != list(messages) or reply.without:
                 self.calls_known.clear()  # the model may no longer see their results
             if limit >= longer or not reply.cut or reply.text or reply.calls:
                 return reply
             self.least_tokens = longer  # the reasoning used up the limit
 
-    def _add(self, purpose: str, reply: ChatReply, ms: float, estimate: int) -> ChatReply:
-        """Records a request; returns its reply with token counts, estimated if the server does not report them."""
-        written = text_tokens(reply.text + "".join(call.name + call.arguments for call in reply.calls))
-        prompt = estimate if reply.prompt_tokens is None else reply.prompt_tokens
-        completion = written if reply.completion_tokens is None else reply.completion_tokens
+    def _add(self, purpose: str, reply: ChatReply, ms: float, estimate: int, sent: Sequence[Message]) -> ChatReply:
+        """Records a request; returns its reply with token counts, estimated unless the server's can be true."""
+        said = (reply.thoughts, reply.text, *(call.name + call.arguments for call in reply.calls))
+        completion = believed(reply.completion_tokens, text_tokens("".join(said)))
+        images, counted = count_images(sent), reply.prompt_tokens
+        others = [message for message in sent if message["role"] != "assistant"]  # whose thoughts templates leave out
+        least = tokens_of(others) - IMAGE_TOKENS * images
+        prompt = believed(counted, estimate, least)
+        if self.prompts.is_cut(least, images, counted):
+            prompt = max(prompt, estimate)
+            if CUT not in self.without:
+                name = self.planner.name
+                logger.warning("%s counts %s tokens of a prompt of about %d: %s", name, counted, estimate, CUT)
+            reply = replace(reply, without=(*reply.without, CUT))
         self.counted_ratio = max(1.0, prompt / estimate)
         self.spending.add_request(prompt, completion)
         money = self.spending.budget.price(prompt, completion)
-        record = RequestRecord(purpose, prompt, completion, ms, money, reply.ending, reply.without)
+        model = "" if reply.model == self.planner.name else reply.model
+        record = RequestRecord(purpose, prompt, completion, ms, money, reply.ending, reply.without, model)
         self.rounds[-1].requests.append(record)
         if self.watch is not None:
             self.watch("request", RequestStep.of(record, round=self.rounds[-1].number).model_dump(mode="json"))

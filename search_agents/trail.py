@@ -16,7 +16,7 @@ from retriever.trail_views import CallOut, CallStep, RoundStep, SourceOut, Trail
 from search_agents.answers import cited, without_citations
 from search_agents.corpus import NotRecorded
 from search_agents.graph import as_svg, thumbnail
-from search_agents.records import IMAGE, CallRecord, Round, Source
+from search_agents.records import IMAGE, CallRecord, Round, Source, without_of
 from search_agents.state import AgentRun
 from search_agents.tool import check_call
 from search_agents.tools.images import PartArguments, box_of
@@ -72,8 +72,7 @@ class AgentAnswer:
     @property
     def without(self) -> tuple[str, ...]:
         """What the model was asked without at some request, because its server refused it."""
-        asked = (request for one in self.rounds for request in one.requests)
-        return tuple(dict.fromkeys(part for request in asked for part in request.without))
+        return without_of(self.rounds)
 
     @property
     def trail(self) -> TrailOut:

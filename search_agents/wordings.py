@@ -7,7 +7,6 @@ this project.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 from PIL import Image
 
 from chat_models.messages import Message, image_part, text_part
-from retriever.files import read_object
+from retriever.files import cache_folder, read_object
 
 Wordings = Mapping[str, str]
 """Templates by name; a place is a name in braces, such as `{question}`."""
@@ -89,7 +88,7 @@ def check(prompts: PublishedPrompts, found: Wordings, where: str) -> Wordings:
 
 def folder() -> Path:
     """Returns the folder of the published wordings: `omgm/prompts` in the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "omgm" / "prompts"
+    return cache_folder() / "prompts"
 
 
 def stored(prompts: PublishedPrompts) -> Wordings | None:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _IMAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; sandbox",  # an image opened in its own tab must not run scripts
     "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "max-age=300",
+    "Cache-Control": "no-store",  # an image may be removed
 }
 _FIELDS = RequestFields.model_json_schema()
 _FIELDS["properties"]["budget"]["anyOf"][0] = _FIELDS.pop("$defs")["AgentBudget"]  # OpenAPI has no `$defs` to refer to
@@ -231,15 +231,11 @@ def _add_state_routes(app: FastAPI, service: Service, runs: ModeRuns) -> None:
 
 
 def _add_entity_images(app: FastAPI, service: Service) -> None:
-    @app.get("/entities/{row}/image", response_class=Response, responses=_IMAGE_RESPONSES)
-    async def entity_image(row: int) -> Response:
-        """Returns the main image of the entity in a row of the index."""
-        missing = ApiError(404, "not_found", f"entity {row} has no image", param="row")
-        try:
-            path = await anyio.to_thread.run_sync(service.view.current_image, row)
-        except (IndexError, FileNotFoundError) as error:  # the files of older versions are removed
-            raise missing from error
-        return await _image_file(path, missing)
+    @app.get("/entities/{version}/image", response_class=Response, responses=_IMAGE_RESPONSES)
+    async def entity_image(version: str, id: str = "") -> Response:
+        """Returns an entity's main image at the address that responses have, until it is removed or replaced."""
+        missing = ApiError(404, "not_found", "there is no image at this address, or not any more", param="id")
+        return await _image_file(await anyio.to_thread.run_sync(service.view.image, id, version), missing)
 
 
 def _add_example_routes(app: FastAPI, examples: Mapping[str, ExampleQuestion]) -> None:

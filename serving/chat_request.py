@@ -84,10 +84,6 @@ def _checked(
     question, image = _question_and_image(messages, name)
     if not question.strip():
         raise ApiError(422, "empty_question", "the last user message has no text; its text is the question", param=name)
-    if image is None:
-        kind = "image_url" if name == "messages" else "input_image"
-        message = f"no user message has an image; send it as a part of type {kind}"
-        raise ApiError(422, "missing_image", message, param=name)
     return checked_request(image, question, fields.omgm, fields.stream, settings)
 
 

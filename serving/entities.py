@@ -26,6 +26,7 @@ from serving.editing import Draft, Editor, OpenEditor
 from serving.errors import ApiError, errors
 from serving.fields import unknown_field
 from serving.images import decode_image, too_many_bytes
+from serving.index_view import entity_at
 from serving.requests import image_bytes, open_form
 from serving.schemas import ArticleFields, ArticleOut, ChangeOut
 from serving.service import Service
@@ -74,7 +75,7 @@ _FETCHED = 16
 _SCORES = frozenset({"sim_c", "sim_m", "fused", "score", "scores"})
 """Fields of responses that are ignored in an article."""
 _IMAGE_PATH = re.compile(r"[^/]+/image")
-"""Ids whose path is that of `GET /entities/{row}/image`."""
+"""Ids whose path is that of `GET /entities/{version}/image`."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -231,11 +232,12 @@ async def _read_article(
     if not isinstance(row, dict):
         raise ApiError(422, "wrong_type", "the article must be a JSON object")
     row = {name: value for name, value in row.items() if name not in _SCORES}
-    if _is_address(row.get("image"), request):  # as `GET` returned it
+    if (shown := _entity_shown(row.get("image"), request)) is not None:  # as `GET` returned it
         del row["image"]
         known = row.get("id") if entity_id is None else entity_id
-        if uploaded is None and (not isinstance(known, str) or index.row_of(known) is None):
-            message = "image: an address of this service is no image of a new entity; send the file"
+        rows = {index.row_of(known) if isinstance(known, str) else None, index.row_of(shown)}
+        if uploaded is None and (None in rows or len(rows) > 1):
+            message = "image: an address of this service is no image of a new or another entity; send the file"
             raise ApiError(422, "bad_image_url", message, param="image")
     if unknown := sorted(name for name in row if row[name] is not None and name not in ArticleFields.model_fields):
         raise unknown_field(unknown[0], tuple(ArticleFields.model_fields))
@@ -301,14 +303,10 @@ async def _add_further(draft: Draft, urls: Iterable[str], settings: ServingSetti
     return skipped
 
 
-def _is_address(image: object, request: Request) -> bool:
-    """Returns whether an article's image is the address at which this service shows that of an entity."""
-    if (
-        not isinstance(image, str)
-        or (address := re.fullmatch(r"(?:https?://([^/?#]+))?/entities/\d+/image", image)) is None
-    ):
-        return False
-    return address[1] in (None, request.url.netloc)
+def _entity_shown(image: object, request: Request) -> str | None:
+    """Returns the id of the entity if an article's image is an address at which this service shows one."""
+    here = rf"https?://{re.escape(request.url.netloc)}(?=/)"
+    return entity_at(re.sub(here, "", image)) if isinstance(image, str) else None
 
 
 def _name_of(image: bytes) -> str:

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from retriever.key_marks import without_keys
 from retriever.types import EngineError
 from serving.logs import ACCESS, REQUEST_ID
 from serving.schemas import ErrorOut
@@ -64,8 +65,8 @@ class ApiError(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
-        self.message = message
-        self.param = param
+        self.message = without_keys(message)
+        self.param = None if param is None else without_keys(param)
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, dict[str, str | None]]:
@@ -246,7 +247,7 @@ def log_request(scope: Scope, status: int, began: float) -> None:
 
 
 def route_of(scope: Scope) -> str:
-    """Returns the route of a handled request, such as "/entities/{row}/image", or "none" if it matched no route."""
+    """Returns the route of a handled request, such as "/entities/{version}/image", or "none" if it matched no route."""
     refused: str = scope.get("state", {}).get("refused_route", "none")
     return getattr(scope.get("route"), "path_format", refused)
 

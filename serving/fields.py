@@ -20,9 +20,12 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """A request whose fields have been checked; `image` is bytes, or still base64, a data URI or a URL."""
+    """A request whose fields have been checked; `image` is bytes, or still base64, a data URI or a URL.
 
-    image: bytes | str
+    `None` is a conversation without an image, as front ends send to check a model.
+    """
+
+    image: bytes | str | None
     question: str
     options: Options
     stream: bool
@@ -37,7 +40,7 @@ class CheckedRequest:
 
 
 def checked_request(
-    image: bytes | str, question: str, options: AnswerOptions, stream: bool, settings: ServingSettings
+    image: bytes | str | None, question: str, options: AnswerOptions, stream: bool, settings: ServingSettings
 ) -> CheckedRequest:
     """Checks a request against the limits and returns it.
 
@@ -47,7 +50,7 @@ def checked_request(
     question = question.strip()
     if not question:
         raise ApiError(422, "empty_question", "the question is empty", param="question")
-    if len(question) > settings.max_question_chars:
+    if image is not None and len(question) > settings.max_question_chars:  # else nobody reads it
         most = f"{settings.max_question_chars} are accepted (serving.max_question_chars)"
         message = f"the question has {len(question)} characters; at most {most}"
         raise ApiError(422, "question_too_long", message, param="question")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import ctypes
-import functools
 import re
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +12,7 @@ from urllib.parse import unquote
 from PIL import Image
 
 from retriever.images import ImageError, load_image
+from retriever.malloc import give_back_memory
 from serving.errors import ApiError
 from serving.settings import ServingSettings
 
@@ -54,7 +52,7 @@ def decode_image(data: bytes, settings: ServingSettings, load: Callable[..., Ima
         raise ApiError(status, code, f"{error}{setting}", param="image") from error
     finally:
         if time.thread_time() - started > _LARGE_S:
-            _give_back_memory()
+            give_back_memory()
 
 
 _SMALLEST = 60  # bytes of an image; a path such as /srv/photos/1234 decodes, too
@@ -103,17 +101,6 @@ def too_many_bytes(settings: ServingSettings) -> ApiError:
     limit = settings.max_image_bytes
     size = f"{limit / 2**20:g} MiB" if limit >= 2**20 else f"{limit} bytes"
     return ApiError(413, "image_too_large", f"the image is larger than {size} (serving.max_image_bytes)", param="image")
-
-
-def _give_back_memory() -> None:
-    """Returns the memory of large images to the system; glibc would keep hundreds of MB."""
-    if trim := getattr(_libc(), "malloc_trim", None):
-        trim(0)
-
-
-@functools.cache
-def _libc() -> ctypes.CDLL | None:
-    return ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def _without_breaks(text: str) -> str:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+from urllib.parse import quote, unquote
 
 from retriever.asking import EntityIndex
 from retriever.results import Retrieval
 from serving.schemas import ArticleOut, CandidateOut, EntityOut, EvidenceOut, IndexOut, RetrieveOut
+
+_ADDRESS = re.compile(r"/entities/[^/?#]+/image(?:\?id=([^&#]*))?")
 
 
 @runtime_checkable
@@ -35,21 +41,19 @@ class IndexView:
 
     def article(self, row: int) -> ArticleOut:
         """Returns an article."""
-        return ArticleOut.of(self._index.entity(row), image=self._image(row))
+        entity = self._index.entity(row)
+        return ArticleOut.of(entity, image=_address(entity.id, self._index.image_path(row)))
 
     def entity(self, row: int) -> EntityOut:
         """Returns an entity."""
-        return EntityOut.of(self._index.entity(row), image=self._image(row))
+        entity = self._index.entity(row)
+        return EntityOut.of(entity, image=_address(entity.id, self._index.image_path(row)))
 
-    def current_image(self, row: int) -> Path | None:
-        """Returns the thumbnail of a row unless its entity was removed or has another image now."""
-        path = self._index.image_path(row)
-        if path is None:
-            return None
-        now = self._index.row_of(self._index.entity(row).id)
-        other = None if now is None or now == row else self._index.image_path(now)
-        same = now == row or (other is not None and other.read_bytes() == path.read_bytes())
-        return path if same else None
+    def image(self, entity_id: str, version: str) -> Path | None:
+        """Returns the thumbnail of an entity; `None` if the entity was removed or has another image now."""
+        row = self._index.row_of(entity_id)
+        path = None if row is None else self._index.image_path(row)
+        return path if path is not None and _version_of(path) == version else None
 
     def retrieved(self, found: Retrieval, most: int, **more: Any) -> RetrieveOut:
         """Returns the response to a retrieval with the best sections, at most `most`; `more` are its other fields."""
@@ -62,15 +66,35 @@ class IndexView:
                 for one in found.sections[:most]
             ],
             candidates=[
-                CandidateOut.of(one, entity_id=one.entity, image=_url(one.row, one.image)) for one in found.candidates
+                CandidateOut.of(one, entity_id=one.entity, image=_address(one.entity, one.image))
+                for one in found.candidates
             ],
             index=self.about(),
             **more,
         )
 
-    def _image(self, row: int) -> str | None:
-        return _url(row, self._index.image_path(row))
+
+def entity_at(address: str) -> str | None:
+    """Returns the id of the entity whose image has an address, "" if it names none; `None` for anything else."""
+    match = _ADDRESS.fullmatch(address)
+    return unquote(match[1] or "") if match else None
 
 
-def _url(row: int, path: Path | None) -> str | None:
-    return None if path is None else f"/entities/{row}/image"
+def _address(entity_id: str, path: Path | None) -> str | None:
+    """Returns the path of an image on this service, by its entity and content: rows are another entity's later."""
+    version = None if path is None else _version_of(path)
+    return None if version is None else f"/entities/{version}/image?id={quote(entity_id, safe='')}"
+
+
+def _version_of(path: Path) -> str | None:
+    """Returns a digest of an image; `None` if the file is not there any more."""
+    try:
+        status = path.stat()
+        return _digest_of(path, status.st_mtime_ns, status.st_size, status.st_ino)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+@lru_cache(maxsize=20_000)
+def _digest_of(path: Path, *_changed: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

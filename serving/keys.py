@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,18 +59,32 @@ class ApiKeys:
         writing = method in _WRITING
         if not self.read and not (writing and self.write):
             return None
-        scheme, _, key = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
+        scheme, key = (*authorization.split(None, 1), "", "")[:2]
+        key = key.strip()
+        if scheme.lower() != "bearer" or not key:
             message = "this service needs a key; send it as Authorization: Bearer KEY"
+            if scheme:
+                message += "; there is nothing behind Bearer" if scheme.lower() == "bearer" else "; Bearer is missing"
             raise ApiError(401, "missing_api_key", message, headers=_CHALLENGED)
-        digest = digest_of(key.strip())
+        digest = digest_of(key)
         allowed, other = (self.write, self.read) if writing else (self.read, self.write)
         if _contains(allowed, digest):
             return digest
         if _contains(other, digest):
             kinds = ("a write", "a read") if writing else ("a read", "a write")
             raise ApiError(403, "permission_denied", f"this needs {kinds[0]} key; the one sent is {kinds[1]} key")
-        raise ApiError(401, "invalid_api_key", "the key is not valid", headers=_CHALLENGED)
+        raise ApiError(401, "invalid_api_key", f"the key is not valid{_fault(key)}", headers=_CHALLENGED)
+
+
+def _fault(key: str) -> str:
+    """Returns what is wrong with the form of a key, which comes from a file or a variable more often than from hand."""
+    if re.match(r"bearer\b", key, re.IGNORECASE):
+        return ": Bearer is there twice"
+    if re.search(r"[\"'`<>]", key):
+        return ": it is in quotes or brackets; send it without them"
+    if re.search(r"\s", key):
+        return ": it has spaces in it"
+    return ": it is the digest; send the key that was printed above it" if re.fullmatch("[0-9a-f]{64}", key) else ""
 
 
 def _contains(digests: Sequence[str], digest: str) -> bool:

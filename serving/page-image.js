@@ -1,6 +1,6 @@
 // The photo: chosen, dropped, pasted or taken with the camera.
 
-import { make } from "./page-service.js";
+import { make, ownPath, request } from "./page-service.js";
 
 const LARGE = 900_000; // bytes above which an image is shrunk before it is sent: nginx takes 1 MB unless it is told
 const SIZES = [[2048, 0.92], [2048, 0.8], [1600, 0.8], [1024, 0.8]]; // sides in pixels and qualities, tried in turn
@@ -93,18 +93,49 @@ for (const input of [byId("file"), byId("capture")]) {
 document.addEventListener("paste", (event) => {
   const pasted = [...(event.clipboardData?.files ?? [])].find((file) => file.type.startsWith("image/"));
   if (pasted) setImage(pasted);
+  else if (event.clipboardData && !isText(event)) takeAddress(addressIn(event.clipboardData));
 });
 
 for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
   document.addEventListener(kind, (event) => {
-    if (!event.dataTransfer?.types.includes("Files")) return;
+    const carried = event.dataTransfer;
+    if (!carried || isText(event)) return; // else the browser would leave this page for what is dropped
     event.preventDefault();
     drop.classList.toggle("over", kind === "dragenter" || kind === "dragover");
-    if (kind !== "drop" || !event.dataTransfer.files.length) return;
-    const folder = event.dataTransfer.items?.[0]?.webkitGetAsEntry?.()?.isDirectory;
+    if (kind !== "drop") return;
+    const folder = carried.items?.[0]?.webkitGetAsEntry?.()?.isDirectory;
     if (folder) changed("This is a folder. Drop a single photo.");
-    else setImage(event.dataTransfer.files[0]);
+    else if (carried.files.length) setImage(carried.files[0]);
+    else takeAddress(addressIn(carried));
   });
+}
+
+/** Returns whether what is carried is text for the field that it is over. */
+function isText({ target, dataTransfer, clipboardData }) {
+  const { types } = dataTransfer ?? clipboardData;
+  return Boolean(target.closest?.("textarea, input")) && !types.includes("Files") && !types.includes("text/uri-list");
+}
+
+/** Returns the address of what another page or program hands over: of the image in its HTML, else of its link or text. */
+function addressIn(carried) {
+  const html = new DOMParser().parseFromString(carried.getData("text/html"), "text/html");
+  const link = carried.getData("text/uri-list").split(/\r?\n/).find((line) => line && !line.startsWith("#"));
+  return html.querySelector("img[src]")?.getAttribute("src") ?? link ?? carried.getData("text/plain").trim();
+}
+
+/** Takes the photo at an address if the address holds it or is one of this service; says what to do otherwise. */
+async function takeAddress(address) {
+  const [, kind, coded] = address.match(/^data:(image\/[^;,]+);base64,(.*)$/s) ?? [];
+  try {
+    if (coded) return setImage(new Blob([Uint8Array.from(atob(coded), (byte) => byte.charCodeAt(0))], { type: kind }));
+    const path = ownPath(address);
+    const response = path && (await request(path));
+    if (response?.ok && response.headers.get("content-type").startsWith("image/")) return setImage(await response.blob());
+  } catch {
+    // broken base64, or the service is away
+  }
+  if (/^(https?|data|blob|file):/i.test(address)) changed("This is an address, not a photo. Save the photo, then drop the file.");
+  else changed("There is no photo in this. Drop the file of a photo.");
 }
 
 // The camera: live where the browser lets the page have it, else the phone's own camera application

@@ -18,6 +18,12 @@ export const hasKey = () => key.value.trim() !== "";
 /** Returns a path of the service relative to the page: a proxy may mount both under a path of its own. */
 const here = (path) => path.replace(/^\//, "");
 
+/** Returns the path of the service in an address, "" if the address is none of it. */
+export function ownPath(address) {
+  const base = new URL(".", location.href).href;
+  return URL.canParse(address) && address.startsWith(base) ? address.slice(base.length) : "";
+}
+
 /** Requests a path of the service, with the user's key if there is one; a refusal shows the field for it. */
 export async function request(path, options = {}) {
   const headers = hasKey() ? { Authorization: `Bearer ${key.value.trim()}` } : {};
@@ -56,6 +62,7 @@ export async function isReachable() {
 /** Returns an image of the service. With a key it has to be requested: an image by its address alone sends none. */
 export function serviceImage(path, properties) {
   const element = make("img", "", [], properties);
+  element.addEventListener("error", () => (element.hidden = true)); // it was removed meanwhile
   if (!hasKey()) {
     element.src = here(path);
     return element;

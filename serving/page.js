@@ -88,11 +88,8 @@ async function answer(turn, asked, options) {
   body.append("question", asked);
   body.append("options", JSON.stringify(options));
   const response = await request("answer", { method: "POST", body, signal: turn.abort.signal });
-  if (response.status === 401) {
-    const known = hasKey();
-    key.focus();
-    return fail(turn, known ? "The key is not valid." : "This service needs a key. Enter it above the question.");
-  }
+  if (response.status === 401) key.focus();
+  if (response.status === 401 && !hasKey()) return fail(turn, "This service needs a key. Enter it above the question.");
   const problem = await problemOf(response);
   if (problem) return fail(turn, problem);
   turn.begun = true;

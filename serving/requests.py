@@ -150,30 +150,33 @@ class _FormParser(MultiPartParser):
 
 
 _PORTS = {"http": 80, "https": 443}
+_REDIRECTS = 5
 
 
 async def fetch_image(url: str, settings: ServingSettings) -> bytes:
-    """Fetches the bytes at `url`, up to the byte limit, without following redirects.
+    """Fetches the bytes at `url`, up to the byte limit; follows redirects to hosts that are allowed.
 
     Raises:
         ApiError: 422 for a malformed URL, a host that is not allowed or a failed download, 413 over the byte limit.
     """
-    target = _allowed(url, settings)
+    target, data = _allowed(url, settings), bytearray()
     try:
-        async with (
-            httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=settings.timeout_s) as client,
-            client.stream("GET", target) as response,
-        ):
-            if response.status_code != 200:
-                raise _failed(f"{target.host} answered {response.status_code}")
-            data = bytearray()
-            async for chunk in response.aiter_bytes():
-                data += chunk
-                if len(data) > settings.max_image_bytes:
-                    raise too_many_bytes(settings)
-    except httpx.HTTPError as error:
+        async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=settings.timeout_s) as client:
+            for _ in range(1 + _REDIRECTS):
+                async with client.stream("GET", target) as response:
+                    if response.next_request is not None:
+                        target = _allowed(str(response.next_request.url), settings)
+                        continue
+                    if response.status_code != 200:
+                        raise _failed(f"{target.host} answered {response.status_code}")
+                    async for chunk in response.aiter_bytes():
+                        data += chunk
+                        if len(data) > settings.max_image_bytes:
+                            raise too_many_bytes(settings)
+                    return bytes(data)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise _failed(type(error).__name__) from error
-    return bytes(data)
+    raise _failed(f"{target.host} redirects more than {_REDIRECTS} times")
 
 
 def _allowed(url: str, settings: ServingSettings) -> httpx.URL:

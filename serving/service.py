@@ -34,6 +34,10 @@ from serving.tracing import Traces
 
 logger = logging.getLogger(__name__)
 
+_BLANK = Image.new("RGB", (1, 1))
+_NO_IMAGE = Generation(None, limitation="an image is needed; send the one that the question is about")
+"""What a conversation without an image is told. Front ends send one to check a model before they offer it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
@@ -72,12 +76,15 @@ class Service:
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     async def retrieve(self, checked: CheckedRequest, request_id: str) -> PendingAnswer:
-        """Decodes the image and runs the retrieval.
+        """Decodes the image and runs the retrieval; without an image, nothing is retrieved.
 
         Raises:
             ApiError: The image is invalid, the deadline passes in the queue, or the worker is dead.
         """
         started, deadline = time.perf_counter(), time.monotonic() + self.settings.timeout_s
+        if checked.image is None:
+            query = Query(_BLANK, checked.question, request_id, checked.options)
+            return self._pending(checked, query, RetrievalResult(request_id, [], {}), {}, started)
         image, _ = await self.decode(checked)
         decoded = time.perf_counter()
         query = Query(image, checked.question, request_id, checked.options)
@@ -85,16 +92,28 @@ class Service:
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
         self.traces.stages(timings, time.perf_counter())
+        return self._pending(checked, query, result, timings, started)
+
+    def _pending(
+        self,
+        checked: CheckedRequest,
+        query: Query,
+        result: RetrievalResult,
+        timings: Mapping[str, float],
+        started: float,
+    ) -> PendingAnswer:
         found = Retrieval.of(self.index, query, result)
         response = self.view.retrieved(
             found,
             self.settings.evidence_sections,
             timings_ms=_rounded({**timings, "total": _ms(started)}),
-            request_id=request_id,
+            request_id=query.id,
         )
         request = found.request()
         others = request.others[: self.settings.evidence_sections - 1]  # which are in the response
         request = replace(request, stop=checked.stop, max_tokens=checked.max_tokens, others=others)
+        if checked.image is None:
+            request = replace(request, image=None)
         return PendingAnswer(request, found, response, started, checked.thoughts)
 
     async def decode(self, checked: CheckedRequest) -> tuple[Image.Image, float]:
@@ -103,6 +122,7 @@ class Service:
         Raises:
             ApiError: The image is invalid.
         """
+        assert checked.image is not None
         data = await image_bytes(checked.image, self.settings)
         image, seconds = await anyio.to_thread.run_sync(self._decode, data, limiter=self._decoders)
         self.admission.decoded(seconds)
@@ -162,6 +182,8 @@ class Service:
             ApiError: The generator failed or timed out, and `on_error` is "fail".
         """
         started = time.perf_counter()
+        if pending.request.image is None:
+            return self._answered(pending, _NO_IMAGE, started)
         try:
             with self.admission.answering():
                 generation = await self._generate(pending.request, self.time_left(pending))
@@ -181,6 +203,9 @@ class Service:
         is "fail": it is too late to change the status.
         """
         started, generation, failure = time.perf_counter(), Generation(None), None
+        if pending.request.image is None:
+            yield self._answered(pending, _NO_IMAGE, started)
+            return
         pieces = until_stop(self.generator.stream(pending.request), pending.request.stop)
         try:
             with self.admission.answering() as pause:

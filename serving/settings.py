@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 
@@ -14,6 +14,7 @@ def _form(pattern: str, message: str) -> AfterValidator:
     """Returns a validator for text that must match a pattern; malformed values would silently never compare equal."""
 
     def check(text: str) -> str:
+        text = text.strip()
         if not re.fullmatch(pattern, text):
             raise PydanticCustomError("form", message)
         return text
@@ -22,7 +23,8 @@ def _form(pattern: str, message: str) -> AfterValidator:
 
 
 Digest = Annotated[
-    str, _form("[0-9a-f]{64}", "must be the SHA-256 digest that `omgm serve --new-key` prints beside a key")
+    str,
+    _form("[0-9a-f]{64}", "must be the SHA-256 digest that `omgm serve --new-key` prints beside a key, not the key"),
 ]
 Host = Annotated[str, _form(r"[^\s/*]+", "must be a host or host:port, such as example.org, without scheme or path")]
 Origin = Annotated[
@@ -92,3 +94,8 @@ class ServingSettings(BaseModel):
     log_format: Literal["text", "json"] = "text"
     compact_after: int = Field(default=1000, ge=0)
     examples_dir: Path | None = None
+
+    @field_validator("image_hosts", "read_keys", "write_keys", "hosts", "cors_origins", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value

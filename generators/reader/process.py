@@ -126,8 +126,8 @@ def _generation(fields: dict[str, Any]) -> Generation:
 
 def main() -> None:
     """Answers questions until the end of the input."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole process group; the service still needs answers
-        signal.signal(number, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to the whole group
+        signal.signal(number, signal.SIG_IGN)  # the service still needs answers
     reader = ExtractiveReader()
     for lines in _waiting_lines():
         requests = [_request(json.loads(line)) for line in lines]

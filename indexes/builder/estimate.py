@@ -125,7 +125,7 @@ def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
         keys = timed("keys", lambda: write_keys(run, images))
         of_columns = dict[str, int]()
         for name, model in plan.columns.items():
-            rows = timed(name, partial(write_column, run, articles, columns()[name]))
+            rows = timed(name, partial(write_column, run, articles, columns()[name], plan.source))
             row_bytes = model.dimension * np.dtype(columns()[name].dtype).itemsize + 8
             of_columns[f"column {name}"] = round(scale * rows) * row_bytes
         shown = len(images.readable_rows())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from retriever.files import as_line
+from retriever.files import as_line, cache_folder
 
 _FORMAT = 1
 """The file's `user_version`; 0 is a new file."""
@@ -21,7 +20,7 @@ _WAIT = 30.0
 
 def default_cache() -> Path:
     """Returns the file that all builds of a user share: `omgm/summaries.sqlite` in the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "omgm" / "summaries.sqlite"
+    return cache_folder() / "summaries.sqlite"
 
 
 def question_hash(*question: Any) -> bytes:

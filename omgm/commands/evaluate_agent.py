@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
     from search_agents.corpus import Corpus
     from search_agents.model import ChatPlanner
 
-    profile, mode = profile_of(args), args.mode or dataset_named(args.dataset).policy
+    profile, mode = profile_of(args), dataset_named(args.dataset).policy if args.mode is None else args.mode
     modes = policy_names(baselines=True)
     if mode not in modes:
         raise ValueError(f"--mode must be one of {', '.join(modes)}; got {mode!r}")

@@ -23,6 +23,7 @@ from omgm.commands.common import (
     report,
 )
 from omgm.commands.numbers import port, positive, replica_range
+from omgm.hangups import exit_if_hung_up, outlive_hangups
 
 if TYPE_CHECKING:
     from omgm.settings import Profile
@@ -89,6 +90,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         raise ValueError("--json prints a new key; add --new-key")
     profile = _with_workers(profile_of(args), args.workers)
+    outlive_hangups()  # already while the models are loaded
     if profile.serving.log_format == "json":
         from serving.logs import log_json
 
@@ -162,6 +164,7 @@ def _run_replicas(args: argparse.Namespace, profile: Profile, index: Path, annou
             threading.Event().wait()
         except KeyboardInterrupt:
             print("Stopping the replicas", flush=True)
+    exit_if_hung_up()
 
 
 def warn_if_open(host: str, settings: ServingSettings) -> None:

@@ -6,11 +6,13 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from chat_models.messages import Message, image_part, text_part
 from chat_models.replies import ChatReply
-from search_agents.answers import called_answer, cited, plain_answer
+from chat_models.turns import turn_of
+from search_agents.answers import ANSWERS, called_answer, cited, plain_answer
 from search_agents.budget import OutOfBudget
 from search_agents.calls import calls_of
 from search_agents.parsing import answer_of, is_abstention, labeled_answer, without_thoughts
@@ -67,6 +69,7 @@ _CONCLUDE = (
     "No more tools can be called. Answer the question from the results above, as briefly as possible, with the numbers "
     "of the results that prove it: <answer>... [3]</answer>. If they do not answer it: <answer>unknown</answer>"
 )
+_NOT_RUN = "This call was not run."
 _LONG_PAGE = 2_000
 """Characters of a page of the web from which on it is summarized."""
 _WEB_INFO = """\
@@ -119,7 +122,7 @@ class MMSearchPlus:
         tools = offered(run, self.offered)
         reply = await run.ask("decide", self._messages, tools=tools)
         self._unseen = reply, run.rounds[-1]
-        calls, problem = calls_of(reply, [*run.tools, *_PUBLISHED])
+        calls, problem = calls_of(reply, [*run.tools, *_PUBLISHED, *ANSWERS[1:]])
         calls = tuple(_ours(run, call) for call in calls)
         barred = [call.tool for call in calls if call.tool in run.tools and call.tool not in self.offered]
         if barred and self.offered is not OFFERED:  # a published setting without that tool
@@ -161,21 +164,19 @@ class MMSearchPlus:
         results = await asyncio.gather(*(_result(run, record) for record in last.calls))
         images = _new_images(last)
         self._unseen = None
-        if reply.calls and last.calls:
-            calls = [_api_call(record.call, last.number, at) for at, record in enumerate(last.calls)]
-            self._messages.append({"role": "assistant", "content": reply.text, "tool_calls": calls})
-            self._messages += [
-                {"role": "tool", "tool_call_id": call["id"], "content": text}
-                for call, text in zip(calls, results, strict=True)
-            ]
-            if images or last.problem:
-                self._messages.append(
-                    {"role": "user", "content": [text_part(last.problem)] * bool(last.problem) + images}
-                )
+        turn = turn_of(reply, last.number)
+        self._messages.append(turn)
+        calls = turn.get("tool_calls") or ()
+        for place, call in enumerate(calls):  # the server wants a result of each
+            texts = [text for record, text in zip(last.calls, results, strict=True) if record.call.place == place]
+            text = "\n\n".join(texts) or _NOT_RUN
+            self._messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+        if calls and not (images or last.problem):
             return
-        self._messages.append({"role": "assistant", "content": reply.text or "(nothing)"})
-        text = "\n\n".join(part for part in (*results, last.problem) if part) or "nothing found"
-        self._messages.append({"role": "user", "content": [text_part(text), *images]} if images else user(text))
+        text = "\n\n".join(part for part in (*([] if calls else results), last.problem) if part)
+        text = text or ("" if calls else "nothing found")
+        parts = [text_part(text)] * bool(text) + images
+        self._messages.append({"role": "user", "content": parts} if images else user(text))
 
 
 def offered(run: AgentRun, names: Sequence[str] = OFFERED) -> list[Tool]:
@@ -268,13 +269,13 @@ def _ours(run: AgentRun, call: Call) -> Call:
         except (ValueError, RecursionError):
             arguments = None
     if not isinstance(arguments, dict):
-        return Call(name, call.arguments)
+        return replace(call, tool=name)
     published = call.tool in _PUBLISHED
     named = {
         key: _image_name(run, value, published) if key in ("image", "image_name") and isinstance(value, str) else value
         for key, value in arguments.items()
     }
-    return Call(name, call.arguments if named == arguments else named)
+    return replace(call, tool=name, arguments=call.arguments if named == arguments else named)
 
 
 def _image_name(run: AgentRun, name: str, published: bool) -> str:
@@ -300,17 +301,6 @@ def _image_name(run: AgentRun, name: str, published: bool) -> str:
         for image in record.observation.images
     ]
     return zooms[int(crop[2]) - 1] if 1 <= int(crop[2]) <= len(zooms) else name
-
-
-def _api_call(call: Call, round_: int, position: int) -> dict[str, Any]:
-    """Returns a call as repeated in the next request, with empty arguments if its own are not a JSON object."""
-    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
-    try:
-        valid = isinstance(json.loads(arguments), dict)
-    except (ValueError, RecursionError):
-        valid = False
-    function = {"name": call.tool, "arguments": arguments if valid else "{}"}
-    return {"id": f"call_{round_}_{position}", "type": "function", "function": function}
 
 
 def _thought(reply: ChatReply) -> str:

@@ -127,7 +127,8 @@ class Stages:
             "rerank_num": "1",
             **values,
         }
-        return await run.ask(purpose, [await asyncio.to_thread(fill, template, places)], max_tokens=TOKENS)
+        message = await asyncio.to_thread(fill, template, places)
+        return await run.ask(purpose, [message if self.wordings else run.dated(message)], max_tokens=TOKENS)
 
     async def requery(self, run: AgentRun, seen: Value) -> tuple[str, str]:
         """Asks for the query; returns it as it is scored and as it is searched for."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from chat_models.messages import Message
 from chat_models.replies import ChatReply
+from chat_models.turns import turn_of
 from search_agents.answers import plain_answer
 from search_agents.calls import calls_of
 from search_agents.parsing import is_abstention, json_object, without_think, without_thoughts
@@ -104,7 +105,7 @@ class OmniSearch:
             message, step = await self._continue(run)
             self._messages.append(message)
         reply = step or await run.ask("plan", self._messages)
-        self._messages.append({"role": "assistant", "content": reply.text or "(nothing)"})
+        self._messages.append(turn_of(reply))
         self._last = run.rounds[-1]
         thought, question, search, final = read_step(reply.text)
         if final:

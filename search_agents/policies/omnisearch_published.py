@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from PIL import Image
 
 from chat_models.messages import Message, image_part, text_part
+from chat_models.turns import turn_of
 from search_agents.policies.kinds import Conditions, PolicyKind
 from search_agents.policies.messages import SOLVE, given_images
 from search_agents.policies.omnisearch import STEPS, OmniSearch
@@ -71,6 +72,7 @@ class OmniSearchPublished:
         self._wordings = wordings or _WORDINGS
         self._messages: list[Message] = []
         self._reply = ""
+        self._turn: Message = {}
         self._last = Round(0)
 
     async def decide(self, run: AgentRun) -> Decision:
@@ -81,8 +83,9 @@ class OmniSearchPublished:
             template = template or self._wordings["planner"]
             self._messages = [await _message(template.replace("{question}", run.question), *given_images(run))]
         else:
-            self._messages += [{"role": "assistant", "content": self._reply}, await self._retrieved(run)]
-        self._reply = (await run.ask("plan", self._messages, max_tokens=TOKENS)).text
+            self._messages += [self._turn, await self._retrieved(run)]
+        reply = await run.ask("plan", self._messages, max_tokens=TOKENS)
+        self._reply, self._turn = reply.text, turn_of(reply)
         self._last = run.rounds[-1]
         if len(run.rounds) > ACTIONS:
             return Decision(answer=self._reply)

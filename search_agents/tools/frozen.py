@@ -20,9 +20,8 @@ from search_agents.browsing.chromium import VIEWPORTS, View
 from search_agents.corpus import Corpus, NotRecorded, decode_image, encode_image, timed
 from search_agents.documents import WebDocument
 from search_agents.records import Source, digest_of
-from search_agents.tools.engines import ImageWebSearch, WebSearch
 from search_agents.tools.page import Screenshot
-from search_agents.tools.web import MAX_BYTES, Fetch
+from search_agents.tools.web import MAX_BYTES, Fetch, ImageWebSearch, WebSearch
 
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])

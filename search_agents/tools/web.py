@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from PIL import Image
+
 from search_agents.documents import WebDocument, best_chunks, chunks_of, text_of
 from search_agents.records import Observation, Source
 from search_agents.state import AgentRun, Tool
-from search_agents.tools.engines import ImageWebSearch, WebSearch
 from search_agents.tools.images import PartArguments, part_digest, part_of
 from search_agents.tools.index import CHUNKS, TextSearchArguments
 from search_agents.tools.page import Opener
 
+WebSearch = Callable[[str], Awaitable[list[Source]]]
+"""Takes a query and returns results, best first; raises `ValueError` if the engine failed."""
+ImageWebSearch = Callable[[Image.Image], Awaitable[list[Source]]]
+"""Takes an image and returns pages with similar ones, best first; raises `ValueError` if the engine failed."""
+PublishImage = Callable[[Image.Image], Awaitable[str]]
+"""Makes an image available to a search engine and returns its URL."""
 Fetch = Callable[[str, int], Awaitable[WebDocument]]
 """Takes a URL and a size limit in bytes, and returns the document; raises `ValueError` or `OSError`. It must refuse
 addresses on private networks, because models choose the URLs."""
@@ -94,4 +101,4 @@ def read_page(document: WebDocument | bytes, url: str, question: str) -> Observa
     page = text_of(document, url)
     chunks = best_chunks(question, chunks_of(page.text), CHUNKS)
     sources = (Source(page.title, chunk.text, url, span=(chunk.start, chunk.end)) for chunk in chunks)
-    return Observation(tuple(sources), page.note, complete=not document.is_cut)
+    return Observation(tuple(sources), page.note, complete=not document.is_cut, may_keep=document.may_keep)

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from chat_models.chat import ChatClient
-from chat_models.errors import ChatError
+from chat_models.errors import ChatError, is_too_long
 from chat_models.messages import Message
-from chat_models.refusals import is_too_long
 from chat_models.replies import ChatReply
 from chat_models.retries import within
 from generators.chat import ChatGenerator
@@ -448,3 +447,20 @@ def test_a_stream_that_fails_before_its_first_piece_is_tried_again() -> None:
 
     with RawServer(lambda *_: [failed] if len(server.requests) == 1 else GOOD) as server:
         assert asyncio.run(run(server.url)) == ["Paris", ChatReply("Paris")]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refusal("Loading model", "503 Service Unavailable"),
+        [response({"detail": "busy"}, "503 Service Unavailable", retry_after="0")],
+    ],
+)
+def test_a_server_that_loads_is_waited_for_within_the_time(answer: Answer) -> None:
+    with RawServer(lambda path, body: answer if len(server.requests) < 9 else GOOD) as server:
+        assert ask(server, seconds=20, retries=1) == ["Paris"] and len(server.requests) == 9
+    with RawServer(lambda path, body: answer) as server, pytest.raises(ChatError):
+        ask(server, timeout=0.2, retries=1)  # without a deadline, as long as it may be silent
+    others = RawServer(lambda path, body: refusal("no upstream", "503 Service Unavailable"))
+    with others as server, pytest.raises(ChatError, match="attempts: 2"):
+        ask(server, seconds=20, retries=1)

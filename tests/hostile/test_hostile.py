@@ -45,15 +45,17 @@ def test_a_service_under_cases_of_its_own_document(tmp_path: Path) -> None:
     pytest.importorskip("schemathesis", reason="needs the extra dev")
     with served(tmp_path, SETTINGS) as world:
         document = world.app.openapi()
-        document["paths"] = {path: document["paths"][path] for path in ("/answer", "/entities/{row}/image")}
+        document["paths"] = {path: document["paths"][path] for path in ("/answer", "/entities/{version}/image")}
         outcomes = send_cases(world.url, schema_cases(document, 40, seed=0))
         assert faults(outcomes) == {} and outcomes.total() >= 20
-        assert {kind for kind, _ in outcomes} == {"schema: POST /answer", "schema: GET /entities/{row}/image"}
+        assert {kind for kind, _ in outcomes} == {"schema: POST /answer", "schema: GET /entities/{version}/image"}
         assert is_answered(address_of(world.url))
 
 
 def test_a_service_that_fails_is_noticed(tmp_path: Path) -> None:
     with served(tmp_path) as world:
         world.retriever.index.image_path = lambda row: 1 / 0  # type: ignore[assignment, return-value]
-        request = HostileRequest("image", b"GET /entities/0/image HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        request = HostileRequest(
+            "image", b"GET /entities/0/image?id=https://kb/red HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        )
         assert asyncio.run(send(address_of(world.url), request)) == 500

@@ -256,3 +256,15 @@ def test_a_build_names_what_is_wrong(tmp_path: Path) -> None:
         OMGM.build(tmp_path / "kb.csv", tmp_path / "index", images=tmp_path, names={"titel": "title"})
     with pytest.raises(ValueError, match=r"images: name the folder with the images \("):
         OMGM.build(tmp_path / "kb.csv", tmp_path / "index", kb_format="evqa")
+
+
+def test_results_refer_to_their_images(omgm: OMGM, images: Path) -> None:
+    path = next(one for one in images.rglob("*") if one.is_file())
+    pixels = np.asarray(Image.open(path).convert("RGB"))
+    by_path, by_bytes = omgm.retrieve([(path, "What?"), (path.read_bytes(), "What?")])
+    assert (by_path.picture, by_bytes.picture) == (str(path.absolute()), path.read_bytes())
+    assert np.array_equal(np.asarray(by_path.image), np.asarray(by_bytes.image))
+    assert omgm.ask(path, "What?").picture == str(path.absolute())
+    assert omgm.ask(pixels, "What?").picture is pixels
+    with path.open("rb") as stream:  # it cannot be read again, so its pixels are kept
+        assert isinstance(omgm.ask(stream, "What?").picture, Image.Image)

@@ -18,6 +18,7 @@ from omgm.__main__ import main, parser
 from omgm.commands import FAMILIES, GROUPS, RENAMED, REPLACED_FLAGS, actions_of, commands, modules
 from omgm.commands.sweep import grid
 from omgm.settings import Profile
+from serving.keys import new_key
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.processes import run_python
 from tests.paths import ROOT
@@ -188,6 +189,15 @@ def test_a_mistake_is_one_line(arguments: list[str], message: str, capsys: pytes
     error = capsys.readouterr().err
     assert error.startswith("omgm: error: ") and error.count("\n") == 1
     assert message in error
+
+
+@pytest.mark.parametrize(
+    "setting", ["{}", "{}=1", "fusion.tokens={}", "generator.kind={}", "serving.read_keys={}", 'serving.hosts=["a {}"]']
+)
+def test_a_key_in_the_wrong_place_is_not_repeated(setting: str, capsys: pytest.CaptureFixture[str]) -> None:
+    key = new_key()
+    assert main(["serve", "--index", "x", "--set", setting.format(key)]) == 2
+    assert key[5:20] not in capsys.readouterr().err
 
 
 def test_a_reader_that_leaves_ends_a_command_without_a_word() -> None:

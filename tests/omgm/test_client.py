@@ -22,7 +22,7 @@ from retriever.images import ALPHA, ImageInput, load_image
 from retriever.trail_views import CallStep, RequestStep, RoundStep
 from serving.keys import digest_of
 from serving.settings import ServingSettings
-from tests.fakes.asking import WHEN
+from tests.fakes.asking import RED, WHEN
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.local_chat_servers import CannedReply, LocalChatServer, as_json
 from tests.fakes.modes import agents
@@ -286,6 +286,15 @@ def test_settings() -> None:
     for wrong in ({"timeout": 0}, {"retries": -1}):
         with pytest.raises(ValueError, match="needs timeout > 0 and retries >= 0"):
             Client(**wrong)  # type: ignore[arg-type]
+    for key in ("omgm-secret omgm-other", "omgm-sec\nret", "omgm-s\u00e9cret"):
+        with pytest.raises(ValueError, match=r"^api_key: has spaces, line breaks or letters that no key has$"):
+            Client(api_key=key)
+
+
+def test_the_line_break_of_a_file_is_no_part_of_a_key(tmp_path: Path) -> None:
+    settings = ServingSettings(read_keys=(digest_of("omgm-reader"),))
+    with served(tmp_path, settings) as world, Client(world.url, api_key="omgm-reader\n") as client:
+        assert client.answer(image_bytes(RED), WHEN).answer == "1848"
 
 
 def test_it_needs_no_models() -> None:

@@ -300,7 +300,9 @@ def test_agents(omgm: OMGM, photo: bytes) -> None:
         found = structured(call(url, "answer", image=image, question="And of France?", mode="mmsearch-plus"))
         assert (found["answer"], found["entity"], found["stopped"]) == ("Paris", None, "")
         assert (found["sources"][0]["title"], len(found["sources"])) == ("France", 1)
-        assert "mode must be one of auto" in message(call(url, "answer", image=image, question=CAPITAL, mode="magic"))
+        assert "mode must be one of retrieve, auto" in message(
+            call(url, "answer", image=image, question=CAPITAL, mode="magic")
+        )
 
         found = structured(call(url, "image_search", image=image, question=CAPITAL))
         assert found["excerpts"][0]["title"] == "Japan" and "Tokyo" in found["excerpts"][0]["text"]

@@ -86,6 +86,9 @@ def test_the_options_of_a_profile_load_it_again(base: Path) -> None:
         ('[search]\nk = "many"\n', r"profile\.toml: search\.k: .*integer"),
         ("[name]\nx = 1\n", r"profile\.toml: unknown key 'name\.x'"),
         ("[search\n", r"profile\.toml: not TOML"),
+        ('[generator]\napi_key = "k"\n', r"unknown key 'generator\.api_key'.*environment: OPENAI_API_KEY$"),
+        ('[serving]\nread_keys = [""]\n', r"serving\.read_keys\.0: must be the SHA-256 digest"),
+        ('[serving]\nread_keys = ""\n', r"serving\.read_keys\.0: must be the SHA-256 digest"),
     ],
 )
 def test_mistakes_name_file_and_key(base: Path, tmp_path: Path, text: str, message: str) -> None:

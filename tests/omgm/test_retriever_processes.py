@@ -227,9 +227,11 @@ def test_a_service_survives_its_processes_and_changes_its_index(example_folder: 
     with serving(example_folder / "index", port) as service, ThreadPoolExecutor(4) as threads:
         first = children_of(service.pid)
         assert len(first) == 2
+        for process in (service.pid, *first):  # as of a terminal that is closed, or `systemctl reload`
+            os.kill(process, signal.SIGHUP)
         answers = list(threads.map(ask, range(8)))
         assert {answer.status_code for answer in answers} == {200}
-        assert len({answer.json()["entity"]["id"] for answer in answers}) == 1
+        assert len({answer.json()["entity"]["id"] for answer in answers}) == 1 and children_of(service.pid) == first
         entity = answers[0].json()["entity"]["id"]
         assert httpx.delete(f"{address}/entities", params={"id": entity}).status_code == 200
         assert {answer.json()["entity"]["id"] for answer in threads.map(ask, range(4))}.isdisjoint({entity})
@@ -242,6 +244,19 @@ def test_a_service_survives_its_processes_and_changes_its_index(example_folder: 
         last = children_of(service.pid)
     assert service.returncode == 0
     assert not any(Path(f"/proc/{child}").exists() for child in last)
+
+
+@linux
+def test_a_supervisor_restarts_a_service_that_was_killed(example_folder: Path) -> None:
+    port = free_port()
+    with serving(example_folder / "index", port) as killed:
+        children = children_of(killed.pid)
+        killed.kill()
+    assert killed.returncode == -signal.SIGKILL
+    with serving(example_folder / "index", port):  # at the same port, and the index can be changed
+        response = httpx.delete(f"http://127.0.0.1:{port}/entities", params={"id": "unknown"})
+        assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
+    wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
 
 @pytest.mark.parametrize("device", ["cuda", "auto"])

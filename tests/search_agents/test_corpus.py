@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,16 @@ def test_a_damaged_corpus_is_named(tmp_path: Path) -> None:
         path.write_text('{"result": {}')
     with pytest.raises(ValueError, match=r"\.json: not a recorded result"):
         run([], corpus=Corpus(tmp_path))
+
+
+def test_models_are_told_the_day_of_a_corpus(tmp_path: Path) -> None:
+    new = Corpus(tmp_path / "new", record=True)
+    assert new.today == date.today() and not (tmp_path / "new").exists()
+    new.write("model", "key", {"a": 1}, 1.0)
+    (tmp_path / "new" / "date.txt").write_text("2024-11-22\n")
+    assert Corpus(tmp_path / "new").today == Corpus(tmp_path / "new", record=True).today == date(2024, 11, 22)
+    (tmp_path / "old" / "model").mkdir(parents=True)  # of an older version: its keys have no date
+    assert Corpus(tmp_path / "old").today is Corpus(tmp_path / "old", record=True).today is None
+    (tmp_path / "old" / "date.txt").write_text("soon")
+    with pytest.raises(ValueError, match=r"date\.txt must be a date such as"):
+        Corpus(tmp_path / "old")

@@ -222,8 +222,8 @@ def test_calls_by_the_api_are_answered_in_its_way() -> None:
     assistant, first, second, problem = [*planner.asked[1][2:], None]
     assert assistant["content"] == "I search."
     names = [(call["id"], call["function"]["arguments"]) for call in assistant["tool_calls"]]
-    assert names == [("call_1_0", '{"queries": ["a"]}'), ("call_1_1", "{}")]  # servers refuse invalid JSON
-    assert (first["role"], first["tool_call_id"]) == ("tool", "call_1_0")
+    assert names == [("call01000", '{"queries": ["a"]}'), ("call01001", "{}")]  # servers refuse invalid JSON
+    assert (first["role"], first["tool_call_id"]) == ("tool", "call01000")
     assert first["content"] == (
         "<text_search_result>\nResult 1\nexcerpt:\n[1] a (https://kb/a)\nall about a\n</text_search_result>"
     )

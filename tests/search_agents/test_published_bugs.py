@@ -22,6 +22,7 @@ from chat_models.chat import ChatClient
 from chat_models.errors import ChatError
 from chat_models.messages import Message, image_part
 from chat_models.replies import ChatReply, ToolCall
+from omgm.web_engines import SECONDS, searxng
 from search_agents.documents import CHUNK_CHARACTERS, best_chunks, chunks_of
 from search_agents.engine import Engine, Policy
 from search_agents.policies import policy_names, policy_of
@@ -32,7 +33,6 @@ from search_agents.policies.vsa import REGIONS, VisionSearchAssistant
 from search_agents.records import Observation, Source
 from search_agents.regions import Box, overlay
 from search_agents.state import AgentRun, Tool
-from search_agents.tools.engines import SECONDS, searxng
 from search_agents.tools.page import slim
 from search_agents.trail import AgentAnswer
 from tests.fakes.chat_server import FakeChatServer

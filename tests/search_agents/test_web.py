@@ -18,6 +18,7 @@ from chat_models.replies import ChatReply
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings
 from omgm.downloads.images.web import Web
+from omgm.web_engines import searxng, serpapi
 from retriever.files import as_line
 from search_agents.browsing.chromium import View
 from search_agents.corpus import Corpus
@@ -25,7 +26,6 @@ from search_agents.documents import CHUNK_CHARACTERS, WebDocument, best_chunks, 
 from search_agents.engine import Engine
 from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.records import Source
-from search_agents.tools.engines import searxng, serpapi
 from search_agents.tools.page import Screenshot, open_page, slices, slim
 from search_agents.tools.web import read_page, web_pages, web_search
 from search_agents.trail import AgentAnswer

@@ -72,7 +72,45 @@ def test_reading_needs_a_key(client: httpx.Client) -> None:
     assert ask(client, {"Authorization": f"bearer  {READ}"}).status_code == 200
     for path in ("/entities/0/image", "/examples", "/v1/models", "/nothing"):
         assert fault(client.get(path)) == (401, "missing_api_key", None)
-    assert client.get("/entities/0/image", headers=bearer(READ)).status_code == 200
+    address = ask(client, bearer(READ)).json()["entity"]["image"]
+    assert client.get(address, headers=bearer(READ)).status_code == 200 and client.get(address).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (f"Bearer Bearer {READ}", "Bearer is there twice"),
+        (f"Bearer bearer {READ}", "Bearer is there twice"),
+        (f'Bearer "{READ}"', "in quotes or brackets"),
+        (f"Bearer '{READ}'", "in quotes or brackets"),
+        (f"Bearer <{READ}>", "in quotes or brackets"),
+        (f"Bearer {READ} {WRITE}", "has spaces in it"),
+        (f"Bearer {digest_of(READ)}", "it is the digest"),
+        ("Bearer", "nothing behind Bearer"),
+        (READ, "Bearer is missing"),
+        (f"Basic {READ}", "Bearer is missing"),
+    ],
+)
+def test_a_key_in_another_form_is_told_what_is_wrong(client: httpx.Client, sent: str, told: str) -> None:
+    response = ask(client, {"Authorization": sent})
+    assert response.status_code == 401 and told in response.json()["error"]["message"] and READ not in response.text
+
+
+def test_a_key_in_the_wrong_place_is_not_repeated(tmp_path: Path) -> None:
+    key = new_key()
+    image = data_uri(image_bytes("red"))
+    with served(tmp_path) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
+        fields = {"image": image, "question": WHEN}
+        asked = [{**fields, key: 1}, {**fields, "mode": key}, {**fields, "k": key}, {**fields, "image": key}]
+        responses = [client.post("/answer", json=one) for one in asked]
+        chat = {"model": key, "messages": [{"role": "user", "content": [{"type": key}]}]}
+        responses += [client.post("/v1/chat/completions", json=one) for one in (chat, {**chat, "model": "omgm"})]
+        responses += [
+            client.get(path) for path in (f"/entities/{key}", f"/v1/models/{key}", f"/{key}", f"/examples/{key}")
+        ]
+        responses.append(client.post(f"/answer?{key}=1", json=fields))
+    for response in responses:
+        assert response.status_code in (400, 404, 415, 422) and key[5:20] not in response.text, response.text
 
 
 def test_nothing_is_read_of_a_refused_upload(client: httpx.Client, world: World) -> None:
@@ -115,7 +153,7 @@ def test_the_api_s_document_says_what_needs_which_key(client: httpx.Client) -> N
         for method, operation in operations.items():
             wrong = bearer(READ if method in ("put", "delete") else WRITE)
             found = [
-                client.request(method, path.format(row=0, name="x", entity_id="x"), headers=headers).status_code
+                client.request(method, path.format(version="0", name="x", entity_id="x"), headers=headers).status_code
                 for headers in ({}, wrong)
             ]
             refused = {401, 403, 421} & {int(status) for status in operation["responses"]}
@@ -179,7 +217,8 @@ def test_a_limit_for_each_key(tmp_path: Path) -> None:
         assert response.json()["error"]["type"] == "rate_limit_error"
         assert ask(client, bearer("another")).status_code == 200
         assert fault(ask(client, bearer("wrong"))) == (401, "invalid_api_key", None)
-        assert client.get("/entities/0/image", headers=bearer(READ)).status_code == 200  # not rate-limited
+        for _ in range(3):  # not rate-limited
+            assert client.get("/entities?id=https://kb/red", headers=bearer(READ)).status_code == 200
 
 
 def test_a_limit_for_each_address(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pillow_heif
@@ -21,8 +23,12 @@ from tests.fakes.world import COLORS
 # Answers
 
 
-def test_answer(client: httpx.Client) -> None:
-    response = ask(client)
+def address_of(image: Path, entity_id: str) -> str:
+    return f"/entities/{hashlib.sha256(image.read_bytes()).hexdigest()[:16]}/image?id={quote(entity_id, safe='')}"
+
+
+def test_answer(world: World, client: httpx.Client) -> None:
+    response, image = ask(client), address_of(world.folder / "red.png", "https://kb/red")
     assert response.status_code == 200
     body = response.json()
     assert (body["answer"], body["confidence"], body["abstained"], body["generator"]) == (
@@ -35,7 +41,7 @@ def test_answer(client: httpx.Client) -> None:
         "id": "https://kb/red",
         "title": "Redland",
         "url": "https://kb.example/Redland",
-        "image": "/entities/0/image",
+        "image": image,
     }
     assert body["entity"] == entity
     evidence = body["evidence"][0]
@@ -49,7 +55,7 @@ def test_answer(client: httpx.Client) -> None:
         "score": 0.75,
     }  # was, the, treaty; not when
     first, last = body["candidates"][0], body["candidates"][-1]
-    assert (first["entity_id"], first["title"], first["image"]) == ("https://kb/red", "Redland", "/entities/0/image")
+    assert (first["entity_id"], first["title"], first["image"]) == ("https://kb/red", "Redland", image)
     assert (first["sim_c"], first["sim_m"], first["fused"]) == (1, 0.75, pytest.approx(0.9 + 0.1 * 0.75))
     assert (last["title"], last["sim_m"], last["image"]) == ("Blueland", None, None)
     assert list(body["timings_ms"]) == ["decode", "queue", "step1", "step2", "step3", "generate", "total"]
@@ -214,13 +220,15 @@ def test_request_ids(client: httpx.Client) -> None:
 
 
 def test_entity_images(world: World, client: httpx.Client) -> None:
-    response = client.get("/entities/0/image")
+    address = address_of(world.folder / "red.png", "https://kb/red")
+    response = client.get(address)
     assert (response.status_code, response.headers["content-type"]) == (200, "image/png")
     assert response.content == (world.folder / "red.png").read_bytes()
     assert "sandbox" in response.headers["content-security-policy"]
-    for row in ("2", "3", "-1", "99999999999999999999"):
-        assert fault(client.get(f"/entities/{row}/image")) == (404, "not_found", "row")
-    assert fault(client.get("/entities/one/image")) == (422, "wrong_type", "row")
+    assert response.headers["cache-control"] == "no-store"  # so that one that is removed is nowhere any more
+    another = address.replace("red", "green")
+    for wrong in (another, address.replace("red", "blue"), address.partition("?")[0], "/entities/0/image"):
+        assert fault(client.get(wrong)) == (404, "not_found", "id")
 
 
 def test_info(client: httpx.Client) -> None:
@@ -268,14 +276,16 @@ def test_examples_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_documents(client: httpx.Client) -> None:
     paths = client.get("/openapi.json").json()["paths"]
-    assert {"/answer", "/retrieve", "/health/live", "/health/ready", "/entities/{row}/image", "/examples"} <= set(paths)
+    assert {"/answer", "/retrieve", "/health/live", "/health/ready", "/entities/{version}/image", "/examples"} <= set(
+        paths
+    )
     content = paths["/answer"]["post"]["requestBody"]["content"]
     assert set(content) == {"multipart/form-data", "application/json"}
     choice = content["application/json"]["schema"]["properties"]["on_generator_error"]
     assert (choice["enum"], choice["default"]) == (["degrade", "fail"], "degrade")
     assert "on_generator_error" in str(content["multipart/form-data"])
     assert "424" in paths["/answer"]["post"]["responses"]
-    assert paths["/entities/{row}/image"]["get"]["responses"].keys() == {"200", "401", "403", "404", "421", "422"}
+    assert paths["/entities/{version}/image"]["get"]["responses"].keys() == {"200", "401", "403", "404", "421", "422"}
     assert "HTTPValidationError" not in client.get("/openapi.json").text  # all errors have the same shape
 
 

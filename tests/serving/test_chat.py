@@ -266,7 +266,6 @@ def test_messages_at_fault(client: OpenAI) -> None:
         ([], "wrong_type", "messages"),
         ([{"role": "assistant", "content": "Hello"}], "wrong_type", "messages"),
         ([{"content": "Hello"}], "wrong_type", "messages[0]"),
-        ([user(words)], "missing_image", "messages"),
         ([user(image)], "empty_question", "messages"),
         ([user(image, text_part("x" * 101))], "question_too_long", "messages"),
         ([{"role": "user", "content": None}], "empty_question", "messages"),
@@ -284,6 +283,23 @@ def test_messages_at_fault(client: OpenAI) -> None:
             with pytest.raises(openai.BadRequestError) as raised:
                 ask(client, *messages, stream=stream)
             assert (raised.value.code, raised.value.param) == (code, param)
+
+
+def test_a_front_end_that_checks_the_model_is_told_that_an_image_is_needed(client: OpenAI) -> None:
+    ping: Messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "ping"}]
+    completion = ask(client, *ping, max_tokens=1)
+    [choice] = completion.choices
+    assert choice.message.content == "No answer: an image is needed; send the one that the question is about."
+    assert (choice.finish_reason, completion.usage.total_tokens) == ("stop", 0)
+    chunks = list(ask(client, *ping, max_tokens=1, stream=True, stream_options={"include_usage": True}))
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert (text, chunks[-2].choices[0].finish_reason) == (choice.message.content, "stop")
+    task = ask(
+        client, {"role": "user", "content": "### Task: write a title for the chat. " * 20}
+    )  # of the front end itself
+    assert task.choices[0].message.content == choice.message.content
+    told = completion.model_extra["omgm"]
+    assert (told["answer"], told["abstained"], told["entity"], told["candidates"]) == (None, True, None, [])
 
 
 def test_bodies_at_fault(world: World) -> None:

@@ -385,8 +385,8 @@ def test_a_service_that_cannot_change_its_index_says_why(tmp_path: Path) -> None
             == "this service cannot change its index: it was opened for reading only"
         )
         assert client.get("/entities/https%3A%2F%2Fkb%2Fred").json()["title"] == "Redland"
-        for row in (-1, 3, 10**30):
-            assert client.get(f"/entities/{row}/image").status_code == 404
+        for old in (-1, 3, 10**30):
+            assert client.get(f"/entities/{old}/image").status_code == 404
 
 
 def test_a_service_whose_index_another_process_changes_says_so(tmp_path: Path) -> None:

@@ -25,9 +25,10 @@ class RecordingHost(HTTPServer):
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 server.asked.append(self.headers["Host"])
-                self.send_response(302 if self.path == "/moved" else 200)
-                if self.path == "/moved":
-                    self.send_header("Location", f"http://127.0.0.1:{server.server_port}/secret")
+                place = {"/moved": "/a.png", "/away": "http://192.0.2.1/a.png", "/round": "/round"}.get(self.path)
+                self.send_response(302 if place else 200)
+                if place:
+                    self.send_header("Location", place)
                 self.end_headers()
                 self.wfile.write(b"content")
 
@@ -115,10 +116,13 @@ def test_other_spellings_of_an_address(host: RecordingHost, resolved: list[str],
     assert resolved == [] and host.asked == []
 
 
-def test_redirects_are_not_followed(host: RecordingHost) -> None:
+def test_redirects_are_followed_to_allowed_hosts_only(host: RecordingHost) -> None:
     place = f"127.0.0.1:{host.server_port}"
-    assert code(f"http://{place}/moved", place) == "image_fetch_failed"
-    assert host.asked == [place]
+    assert fetched(f"http://{place}/moved", place) == b"content"
+    assert code(f"http://{place}/away", place) == "host_not_allowed"
+    assert host.asked == [place] * 3
+    assert code(f"http://{place}/round", place) == "image_fetch_failed"
+    assert len(host.asked) == 3 + 6
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_data_uri_limit_comes_before_decoding() -> None:
 def test_the_memory_of_large_images_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPU time shows whether something large was decoded; `make test-hostile` measures memory."""
     given: list[None] = []
-    monkeypatch.setattr(images, "_give_back_memory", lambda: given.append(None))
+    monkeypatch.setattr(images, "give_back_memory", lambda: given.append(None))
     monkeypatch.setattr(images, "_LARGE_S", 3600.0)
     decode_image(image_bytes("red"), SETTINGS)
     assert len(given) == 0
@@ -149,7 +149,7 @@ def test_the_memory_of_large_images_is_given_back(monkeypatch: pytest.MonkeyPatc
 
 
 def test_giving_memory_back_works_here() -> None:
-    images._give_back_memory()
+    images.give_back_memory()
 
 
 def test_blanks_in_base64() -> None:

@@ -47,17 +47,17 @@ def samples(client: httpx.Client) -> dict[str, float]:
 
 
 def test_what_is_counted(client: httpx.Client) -> None:
-    ask(client)
+    image = ask(client).json()["entity"]["image"]
     ask(client, "What is the flag of one color?")  # abstains
     ask(client, "When did the treaty break?")  # the generator fails
     ask(client, "", "/retrieve")
     ask(client, path="/retrieve")
-    client.get("/entities/0/image")
+    client.get(image)
     client.get("/nothing")
     found = samples(client)
     assert found["omgm_requests_total{/answer,200}"] == 3
     assert found["omgm_requests_total{/retrieve,200}"] == found["omgm_requests_total{/retrieve,422}"] == 1
-    wait_until(lambda: samples(client).get("omgm_requests_total{/entities/{row}/image,200}") == 1)  # closes its file
+    wait_until(lambda: samples(client).get("omgm_requests_total{/entities/{version}/image,200}") == 1)
     assert found["omgm_requests_total{none,404}"] == 1
     assert found["omgm_request_duration_seconds_count{/answer}"] == 3
     assert found["omgm_errors_total{empty_question}"] == found["omgm_errors_total{not_found}"] == 1

@@ -25,7 +25,7 @@ from serving.settings import ServingSettings
 from tests.browser import Browser, by_id, screenshot, wait
 from tests.fakes.asking import WHEN
 from tests.fakes.chat_server import FakeChatServer
-from tests.fakes.images import image_bytes
+from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.modes import agents
 from tests.fakes.planner import calling
 from tests.fakes.service import World, listening, served
@@ -480,6 +480,45 @@ def test_drop_and_paste(page: Browser, way: str) -> None:
     page.execute_script(script)
     assert by_id(page, "preview").get_attribute("alt") == f"Your photo: {way}.png"
     assert part(ask(page, None, WHEN), "entity").text.startswith("Greenland")
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "told"),
+    [
+        ("text/uri-list", "https://example.org/photo.jpg", "This is an address, not a photo."),
+        ("text/html", '<p><img src="https://example.org/photo.jpg"></p>', "This is an address, not a photo."),
+        ("text/html", "<b>bold</b>", "There is no photo in this."),
+        ("text/plain", "file:///home/me/photo.jpg", "This is an address, not a photo."),
+        ("text/html", f'<img alt="a" src="{data_uri(image_bytes("green"))}">', ""),
+        ("text/uri-list", "# a comment\r\n{page}examples/g", ""),
+        ("text/html", '<img src="{page}examples/g">', ""),
+        ("text/uri-list", "{page}info", "This is an address, not a photo."),
+    ],
+)
+def test_what_another_page_hands_over(page: Browser, kind: str, content: str, told: str) -> None:
+    """A photo that is in it or is the service's own is taken; all else is refused, and this page stays."""
+    script = """
+        const carrier = new DataTransfer();
+        carrier.setData(arguments[0], arguments[1].replace("{page}", location.href));
+        const event = new DragEvent("drop", {dataTransfer: carrier, bubbles: true, cancelable: true});
+        return !document.body.dispatchEvent(event);
+    """
+    assert page.execute_script(script, kind, content)  # so that the browser does not go there
+    if told:
+        wait(page, lambda: told in by_id(page, "error").text)
+    else:
+        wait(page, lambda: by_id(page, "preview").is_displayed())
+        assert part(ask(page, None, WHEN), "entity").text.startswith("Greenland")
+
+
+def test_text_can_be_dropped_into_the_question(page: Browser) -> None:
+    script = """
+        const carrier = new DataTransfer();
+        carrier.setData("text/plain", "When?");
+        const event = new DragEvent("drop", {dataTransfer: carrier, bubbles: true, cancelable: true});
+        return document.getElementById("question").dispatchEvent(event);
+    """
+    assert page.execute_script(script) and not by_id(page, "error").text
 
 
 def test_keyboard(page: Browser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -33,11 +34,13 @@ class WebContent:
         data: The bytes, without a content encoding.
         content_type: The server's `Content-Type`, "" if it sent none.
         is_cut: Whether the time was over before the end of the content.
+        may_keep: Whether the server lets it be kept: its `Cache-Control` says neither `no-store` nor `no-cache`.
     """
 
     data: bytes
     content_type: str = ""
     is_cut: bool = False
+    may_keep: bool = True
 
 
 class Web:
@@ -144,7 +147,8 @@ class Web:
                 is_cut = True
             if not is_cut:
                 body.end()
-            return WebContent(bytes(body.data), headers.get("content-type", ""), is_cut)
+            may_keep = not re.search(r"\bno-(?:store|cache)\b", headers.get("cache-control", ""), re.IGNORECASE)
+            return WebContent(bytes(body.data), headers.get("content-type", ""), is_cut, may_keep)
 
     async def __aenter__(self) -> Self:
         """Returns the object, which is closed at the end of the block."""

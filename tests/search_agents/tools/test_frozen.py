@@ -15,10 +15,9 @@ from search_agents.browsing.chromium import View
 from search_agents.corpus import Corpus, NotRecorded
 from search_agents.documents import WebDocument
 from search_agents.records import Source
-from search_agents.tools.engines import WebSearch
 from search_agents.tools.frozen import frozen_fetch, frozen_image_search, frozen_screenshot, frozen_search, record_web
 from search_agents.tools.page import Screenshot
-from search_agents.tools.web import Fetch
+from search_agents.tools.web import Fetch, WebSearch
 
 T = TypeVar("T")
 FOUND = [Source("Niger, «land»", "all\nabout it", "https://web/a"), Source("b", "", "https://web/b")]

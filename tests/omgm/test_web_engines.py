@@ -15,8 +15,8 @@ import httpx
 import pytest
 from PIL import Image
 
+from omgm.web_engines import duckduckgo, google_lens, serpapi
 from search_agents.records import Source
-from search_agents.tools.engines import duckduckgo, google_lens, serpapi
 
 GOOGLE = {
     "search_metadata": {"id": "1", "status": "Success"},
@@ -169,3 +169,50 @@ def test_duckduckgo_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _ask(search: Callable[[str], Awaitable[list[Source]]], query: str) -> list[Source]:
     return await search(query)
+
+
+BOXES = {
+    "search_metadata": {"status": "Success"},
+    "organic_results": [{"title": "News", "link": "https://example.org/n", "snippet": "Fares rose.", "date": "Nov 20"}],
+    "answer_box": {"type": "organic_result", "answer": "7.25 crowns", "title": "Fare"},
+    "knowledge_graph": {"title": "Borrel Line", "founded": "1911", "description": "A ferry", "source": {"name": "W"}},
+    "related_questions": [{"question": "Where to?", "snippet": "Oskeby.", "link": "https://example.org/q"}],
+    "top_stories": [{"title": "Strike", "link": "https://example.org/s"}],
+    "related_searches": [{"query": "x", "link": "https://example.org/x"}],
+}
+PLACE = "https://www.google.com/search?q=a"
+
+
+def test_all_lists_of_a_reply_are_read_with_dates() -> None:
+    with engine(json.dumps(BOXES)) as (url, _):
+        found = searched(lambda client: serpapi(url, client, "secret"), "a")
+    assert found == [
+        Source("Fare", "7.25 crowns", PLACE),
+        Source("Borrel Line", "A ferry; founded: 1911; name: W", PLACE),
+        Source("News", "(Nov 20) Fares rose.", "https://example.org/n"),
+        Source("Where to?", "Oskeby.", "https://example.org/q"),
+        Source("Strike", "", "https://example.org/s"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["visual_matches", "exact_matches", "image_results", "pages_with_matching_images"])
+def test_reverse_image_search_under_its_several_names(name: str) -> None:
+    async def publish(image: Image.Image) -> str:
+        return "https://images.example/1.png"
+
+    reply = {name: [{"title": "Flag", "link": "https://example.org/flag", "source": "Example"}]}
+    with engine(json.dumps(reply)) as (url, _):
+        found = searched(lambda client: google_lens(url, client, "secret", publish), Image.new("RGB", (7, 5)))
+    assert found == [Source("Flag", "Example", "https://example.org/flag")]
+
+
+@pytest.mark.parametrize("status", [200, 401, 302])
+def test_a_key_that_an_engine_repeats_is_blacked_out(status: int) -> None:
+    key = "serp-planted-1234"
+    row = {"title": key, "link": f"https://example.org/?api_key={key}", "snippet": f"key {key}"}
+    with engine(json.dumps({"organic_results": [row], "error": "x" * 190 + key}), status) as (url, _):
+        try:
+            told = str(searched(lambda client: serpapi(url, client, key), "a"))
+        except ValueError as error:
+            told = str(error)
+    assert key not in told and key[:10] not in told
