@@ -18,6 +18,7 @@ from omgm import opening, parts
 from omgm.kinds import kind_of
 from omgm.profile import load_profile
 from omgm.results import Answer, Retrieval
+from omgm.search_params import SearchParams
 from omgm.settings import Profile
 from retriever.asking import Generator
 from retriever.images import ImageInput, load_image
@@ -25,7 +26,7 @@ from retriever.malloc import give_back_memory
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Summarizer, TextReranker
 from retriever.results import RankedEntity
-from retriever.types import Options, Query, RetrievalResult, SearchParams
+from retriever.types import Options, Query, RetrievalResult
 
 R = TypeVar("R", bound=Retrieval)
 Pair = tuple[ImageInput, str]
@@ -164,7 +165,7 @@ class OMGM:
         Args:
             image: A path, bytes, a PIL image, or an array [H, W] or [H, W, 3 or 4] of uint8.
             question: The question.
-            **options: `k`, `alpha` and `beta`, see `retriever.types.SearchParams`.
+            **options: `k`, `alpha` and `beta`, see `omgm.search_params.SearchParams`.
 
         Raises:
             ValueError: The image is unreadable, the question is empty, or an option is out of range.

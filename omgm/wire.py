@@ -17,9 +17,9 @@ from pydantic import BaseModel, ValidationError
 from chat_models.event_lines import EventLines
 from chat_models.proxies import through_proxy
 from chat_models.retries import MAX_WAIT, seconds_to_wait
+from omgm.search_params import SearchParams
 from retriever.images import ImageInput, encoded, load_image
 from retriever.trail_views import CallStep, RequestStep, RoundStep
-from retriever.types import SearchParams
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
 
 RETRIED = (429, 503)

@@ -9,11 +9,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from PIL import Image
 
 from retriever.asking import EntityIndex
+from retriever.images import ImageInput, load_image
 from retriever.types import (
     AnswerFields,
     Candidate,
@@ -29,9 +30,6 @@ from retriever.types import (
     Section,
 )
 from retriever.unspaced import UNSPACED
-
-if TYPE_CHECKING:
-    from retriever.images import ImageInput
 
 _INSIDE = rf"[^\W{UNSPACED}]"
 """A letter or figure of a word that spaces separate; in scripts without spaces, a word may end anywhere."""
@@ -136,8 +134,6 @@ class Retrieval(RetrievalFields):
         Raises:
             ImageError: The file has changed or is gone.
         """
-        from retriever.images import load_image  # a service never reads one again
-
         return load_image(self.picture)
 
     def request(self) -> GenerationRequest:

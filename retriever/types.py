@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,20 +85,6 @@ class StoredTokens:
     first: IntArray
 
 
-class SearchParams(TypedDict, total=False):
-    """The settings of retrieval that a request may have, as keyword arguments.
-
-    Attributes:
-        k: Number of candidates of step 1, instead of the profile's.
-        alpha: Weight of step 1 in step 2 (equation 5), instead of the profile's.
-        beta: Weight of step 2 in step 3 (equation 7), instead of the profile's.
-    """
-
-    k: int | None
-    alpha: float | None
-    beta: float | None
-
-
 @dataclass(frozen=True, slots=True)
 class TextLine:
     """A line of text in an image, with OCR's confidence, 0 to 1, and the part of the image where it stands."""
@@ -110,7 +96,7 @@ class TextLine:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Settings of one request, see `SearchParams`; `exclude` are rows of entities to leave out."""
+    """Settings of one request, see `omgm.search_params`; `exclude` are rows of entities to leave out."""
 
     k: int | None = None
     alpha: float | None = None

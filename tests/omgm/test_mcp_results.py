@@ -17,7 +17,7 @@ def test_the_evidence_is_the_section_that_the_answer_is_from(number: int | None,
     entity = Entity("kb/t", "Tower", tuple(Section(title, text, index) for title, index, text in read))
     found = Answer(
         question="How tall is it?",
-        image=Image.new("RGB", (4, 4)),
+        picture=Image.new("RGB", (4, 4)),
         entity=entity,
         evidence=None if number is None else Evidence("kb/t", "Tower", "", "", number),
         candidates=(),

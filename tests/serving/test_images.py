@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from retriever.images import FORMATS, encoded
+from retriever.malloc import give_back_memory
 from serving import images
 from serving.errors import ApiError
 from serving.images import decode_image, parse_base64, parse_data_uri
@@ -149,7 +150,7 @@ def test_the_memory_of_large_images_is_given_back(monkeypatch: pytest.MonkeyPatc
 
 
 def test_giving_memory_back_works_here() -> None:
-    images.give_back_memory()
+    give_back_memory()
 
 
 def test_blanks_in_base64() -> None:
