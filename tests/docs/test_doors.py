@@ -12,11 +12,11 @@ from tests.docs.test_layers import LEVEL, imports
 from tests.paths import ROOT
 
 DOORS = {
-    "serving/app.py": 6_900,
-    "training/reranker/train.py": 11_726,
-    "evaluation/run.py": 4_890,
-    "indexes/builder/build.py": 10_650,
-    "omgm/api.py": 12_600,
+    "serving/app.py": 6_780,
+    "training/reranker/train.py": 11_690,
+    "evaluation/run.py": 4_885,
+    "indexes/builder/build.py": 10_380,
+    "omgm/api.py": 12_590,
 }
 """The most lines that a file may pull in, itself included. A bar only goes down.
 """
