@@ -66,14 +66,16 @@ def trim(image: Image.Image) -> Image.Image:
 
 def edges_of(image: Image.Image) -> tuple[int, int, int, int] | None:
     """Returns the left, top, right and bottom edge, in pixels, that `trim` crops to; `None` if it does not crop."""
-    edges, left, top = None, 0, 0
-    while (inner := _edges_of(image)) is not None:
-        image, edges = image.crop(inner), (left + inner[0], top + inner[1], left + inner[2], top + inner[3])
+    edges, left, top, more = None, 0, 0, True
+    while more and (inner := _inner_edges(image)) is not None:
+        (x1, y1, x2, y2), more = inner
+        image, edges = image.crop((x1, y1, x2, y2)), (left + x1, top + y1, left + x2, top + y2)
         left, top = edges[:2]
     return edges
 
 
-def _edges_of(image: Image.Image) -> tuple[int, int, int, int] | None:
+def _inner_edges(image: Image.Image) -> tuple[tuple[int, int, int, int], bool] | None:
+    """Returns what is within the outermost border, and whether that may have one; a margin would be one for ever."""
     small = image.reduce(max(1, max(image.size) // _SIDE))
     pixels = np.asarray(small, dtype=np.int16)
     rim = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
@@ -89,12 +91,13 @@ def _edges_of(image: Image.Image) -> tuple[int, int, int, int] | None:
         return None
     corners = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]) + _BLURRED * np.array([1, 1, -1, -1])
     within = pixels[corners[1] : corners[3], corners[0] : corners[2]]
-    if not _differing(within, np.median(within, axis=(0, 1))).any():
+    has_shapes = bool(_differing(within, np.median(within, axis=(0, 1))).any())
+    if not has_shapes:
         corners = corners + round(_MARGIN * max(high, wide)) * np.array([-1, -1, 1, 1])
     sides = np.array([image.width, image.height] * 2)
     scaled = corners * sides / np.array([small.width, small.height] * 2)
     x1, y1, x2, y2 = np.clip(scaled.round().astype(int), 0, sides).tolist()
-    return x1, y1, x2, y2
+    return (x1, y1, x2, y2), has_shapes
 
 
 def _differing(pixels: NDArray[np.int16], color: NDArray[np.float64]) -> NDArray[np.bool_]:

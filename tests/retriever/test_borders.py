@@ -6,6 +6,8 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from retriever.borders import edges_of, trim, without_border
@@ -44,6 +46,23 @@ def test_a_single_color_keeps_a_margin() -> None:
     image.paste("red", (80, 30, 120, 70))
     # a pixel less, and a margin of 6 % of 40 pixels, rounded to 2
     assert edges_of(image) == (79, 29, 121, 71) and edges_of(trim(image)) is None
+
+
+@given(
+    size=st.tuples(st.integers(12, 400), st.integers(12, 400)),
+    box=st.tuples(st.floats(0, 0.8), st.floats(0, 0.8), st.floats(0.05, 1), st.floats(0.05, 1)),
+    colors=st.tuples(st.integers(0, 255), st.integers(0, 255)),
+)
+def test_what_is_cut_once_is_cut_at_all(
+    size: tuple[int, int], box: tuple[float, float, float, float], colors: tuple[int, int]
+) -> None:
+    """Any rectangle of one color on another ends, within the image; a margin that is kept is no border."""
+    image = Image.new("RGB", size, (colors[0],) * 3)
+    left, top = int(box[0] * size[0]), int(box[1] * size[1])
+    image.paste((colors[1],) * 3, (left, top, left + int(box[2] * size[0]), top + int(box[3] * size[1])))
+    edges = edges_of(image)
+    if edges is not None:
+        assert 0 <= edges[0] < edges[2] <= size[0] and 0 <= edges[1] < edges[3] <= size[1]
 
 
 def test_large_images_are_judged_by_a_small_copy() -> None:
