@@ -386,7 +386,7 @@ def test_thoughts_are_not_streamed() -> None:
     first, plain, tagged, late, opened = streamed(said, 5)
     assert first == ["Tokyo", Generation("Tokyo")]  # held back: its prompt might have begun a thought
     assert plain == ["Tok", "yo", Generation("Tokyo")]
-    assert tagged == ["Tok", "yo ", "<3", Generation("Tokyo <3", thoughts="A <b> disc")]
+    assert tagged == ["Tok", "yo", " <3", Generation("Tokyo <3", thoughts="A <b> disc")]
     assert late[-1] == Generation("Tokyo", thoughts="A disc.")
     assert opened == ["Tok", "yo", Generation("Tokyo", thoughts="A disc.")]
 
