@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def figures(out: Path) -> dict[str, Any]:
 def pipeline(messages: list[dict[str, Any]]) -> str:
     """Plays MMSearch's pipeline: right for the flag of Japan, without a choice in the rerank step of question 1."""
     [message] = messages
-    about = text_of(message)
+    about = re.sub(r"\AToday is \w+, [\d-]+\.\s*", "", text_of(message))
     first = "Question 0?" in about
     if about.startswith("A search engine"):
         return "Query to the search engine: capital 0" if first else ""
@@ -122,7 +123,7 @@ def test_the_baselines_of_dynvqa(examples: Path, tmp_path: Path, mode: str, sear
     queries = write_jsonl(tmp_path / "q.jsonl", DYNVQA)
 
     def play(messages: list[dict[str, Any]]) -> str:
-        return "A flag." if text_of(messages[0]).startswith("Describe") else "Ann Lee leads it"
+        return "A flag." if "Describe" in text_of(messages[0]) else "Ann Lee leads it"
 
     more = ["--query-images", str(tmp_path), "--mode", mode]
     with ScriptedServer(play) as server:

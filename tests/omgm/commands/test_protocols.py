@@ -372,7 +372,7 @@ def test_vision_search_assistant_proposes_regions_by_default(examples: Path, tmp
         return '{"sufficient": true}' if "plan the searches" in text_of(body["messages"][0]) else "a part"
 
     _, bodies = evaluate(examples, "plain", Path(queries), tmp_path / "out", play, *more)
-    captioned = [body for body in bodies if text_of(body["messages"][0]).startswith("Describe what this part")]
+    captioned = [body for body in bodies if "Describe what this part" in text_of(body["messages"][0])]
     with Image.open(examples / "photo.jpg") as photo:
         whole = f"<{photo.width}x{photo.height}>"
     assert captioned and all(shown(one["messages"][1])[0] != whole for one in captioned)

@@ -125,7 +125,7 @@ def test_recording_again_asks_only_for_what_failed(
     after = bits(folder)
     assert len(web.log) == asked
     changed = [name for name in before if before[name] != after[name]]
-    assert len(before) == len(after) == 3 and all(b"private_address" in after[name] for name in changed)
+    assert len(before) == len(after) == 4 and all(b"private_address" in after[name] for name in changed)
 
 
 @pytest.mark.parametrize(
