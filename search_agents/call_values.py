@@ -45,7 +45,7 @@ def call_of(value: Any, names: Collection[str]) -> Call | None:
 
     Example:
         >>> call_of({"function": {"name": "ocr", "arguments": {"region": 1}}}, ())
-        Call(tool='ocr', arguments={'region': 1})
+        Call(tool='ocr', arguments={'region': 1}, place=None)
         >>> call_of({"ocr": {"region": 1}}, ["ocr"]) == call_of({"action": "ocr", "region": 1}, ())
         True
     """
