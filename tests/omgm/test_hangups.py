@@ -33,7 +33,7 @@ run_server(uvicorn.Config(Starlette(), port={port}, log_level="error"), lambda: 
 
 @pytest.fixture(autouse=True)
 def handler() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGHUP)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup, and processes inherit that
     yield
     signal.signal(signal.SIGHUP, before)
 
@@ -73,7 +73,10 @@ def test_without_its_terminal_the_service_ends_with_the_signal_s_status() -> Non
         assert service.stdout is not None and service.stderr is not None
         assert service.stdout.readline() == b"ready\n"
         os.close(terminal)
-        assert service.wait(30) == 128 + signal.SIGHUP
+        try:
+            assert service.wait(30) == 128 + signal.SIGHUP
+        finally:
+            service.kill()
         assert b"the terminal was closed" in service.stderr.read()
 
 
