@@ -65,7 +65,7 @@ class HiddenStream:
     def feed(self, piece: str) -> str:
         """Adds a piece; returns the text that can be sent."""
         text = hidden(self._held + piece)
-        lengths = (n for key in _known for n in range(1, len(key)) if text.endswith(key[:n]))
+        lengths = (n for key in _known for n in range(1, min(len(key), len(text) + 1)) if text.endswith(key[:n]))
         ready = len(text) - max(lengths, default=0)
         self._held = text[ready:]
         return text[:ready]

@@ -75,7 +75,7 @@ def edges_of(image: Image.Image) -> tuple[int, int, int, int] | None:
 
 
 def _inner_edges(image: Image.Image) -> tuple[tuple[int, int, int, int], bool] | None:
-    """Returns what is within the outermost border, and whether that may have one; a margin would be one for ever."""
+    """Returns the edges within the outermost border, and whether to look for another: a margin that stays is none."""
     small = image.reduce(max(1, max(image.size) // _SIDE))
     pixels = np.asarray(small, dtype=np.int16)
     rim = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])

@@ -10,7 +10,7 @@ from typing import Protocol
 from torch import Tensor
 
 from retriever.fusion import WORDS
-from retriever.looks import Retrieve
+from retriever.looks import Retrieve, summed
 from retriever.protocols import ReadText
 from retriever.recognition import Recognition, is_declined
 from retriever.types import Candidate, Query, RetrievalResult, TextLine
@@ -78,7 +78,7 @@ class LabelReading:
             return list(results)
         started = time.perf_counter()
         lines = self.read([queries[number].image for number in unsure])
-        spent = {"read": (time.perf_counter() - started) * 1000}
+        spent = [{"read": (time.perf_counter() - started) * 1000}]
         texts = {number: tuple(own) if joined(own) else () for number, own in zip(unsure, lines, strict=True)}
         found = [replace(result, text=texts.get(number)) for number, result in enumerate(results)]
         written = [number for number in unsure if texts[number]]
@@ -86,9 +86,9 @@ class LabelReading:
         for number, after in zip(written, again, strict=True):
             by_text = _is_by_text(results[number], after, recognition.threshold)
             found[number] = replace(after, text=texts[number], by_text=by_text)
-        timings = again[0].timings_ms if again else {}
+        spent += [result.timings_ms for result in again[:1]]  # of the whole batch
         pairs = zip(results, found, strict=True)
-        return [replace(after, timings_ms=_sum(before.timings_ms, timings) | spent) for before, after in pairs]
+        return [replace(after, timings_ms=summed([before.timings_ms, *spent])) for before, after in pairs]
 
     def _is_unsure(self, result: RetrievalResult) -> bool:
         if result.recognized is None or result.recognized >= SURE:
@@ -121,7 +121,3 @@ def _is_by_text(before: RetrievalResult, after: RetrievalResult, threshold: floa
     if is_declined(after.recognized, threshold) or not after.candidates:
         return False
     return is_declined(before.recognized, threshold) or before.candidates[0].row != after.candidates[0].row
-
-
-def _sum(first: dict[str, float], second: dict[str, float]) -> dict[str, float]:
-    return {step: ms + second.get(step, 0.0) for step, ms in first.items()}

@@ -130,12 +130,12 @@ def with_looks(
         if (result.recognized or 0.0) >= bar_of(recognition)
     }
     return [
-        replace(better.get(number, result), timings_ms=_sum([result.timings_ms, *spent]))
+        replace(better.get(number, result), timings_ms=summed([result.timings_ms, *spent]))
         for number, result in enumerate(results)
     ]
 
 
-def _sum(timings: Sequence[dict[str, float]]) -> dict[str, float]:
+def summed(timings: Sequence[dict[str, float]]) -> dict[str, float]:
     """Returns the milliseconds of each step over several runs."""
     steps = dict.fromkeys(step for run in timings for step in run)
     return {step: sum(run.get(step, 0.0) for run in timings) for step in steps}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -107,7 +108,7 @@ class FusionRerank:
     def _image(self, candidate: Candidate) -> Image.Image | None:
         """Returns the image by which a candidate scores, or `None` if the index has no thumbnail of it to read."""
         path = self.index.image_path(candidate.row)
-        if path is None or candidate.image > self.within:
+        if path is None or candidate.image > (1 if self.within else 0):
             return None
         try:
             return self._small(path, candidate.image > 0)
@@ -122,15 +123,15 @@ class FusionRerank:
         """
         state = path.stat()
         kind, content = "within" if within else "small", f"{path} {state.st_mtime_ns} {state.st_size}"
-        image: Image.Image | None = self._images.get(kind, content)
+        image: Image.Image | Literal[False] | None = self._images.get(kind, content)
         if image is None:
             whole = load_image(path) if within else load_small(path, _LEAST)
             image = trim(whole) if within else whole
-            if within and image is whole:
-                return None
-            set_content(image, f"{content} {kind}")
-            self._images.put(kind, content, image, 3 * image.width * image.height)
-        return image
+            image = False if within and image is whole else image  # kept, too, or each query would read the file again
+            if image:
+                set_content(image, f"{content} {kind}")
+            self._images.put(kind, content, image, 3 * image.width * image.height if image else 1)
+        return image or None
 
     def _alpha(self, query: Query) -> float:
         return self.alpha if query.options.alpha is None else query.options.alpha

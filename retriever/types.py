@@ -96,7 +96,7 @@ class TextLine:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Settings of one request, see `omgm.search_params`; `exclude` are rows of entities to leave out."""
+    """Settings of one request instead of the profile's; `exclude` are rows of entities to leave out."""
 
     k: int | None = None
     alpha: float | None = None

@@ -105,7 +105,7 @@ class Origins:
         return bool(self.total) and called and same and 2 * shared.ids >= self.total
 
     def named(self, source: str) -> str:
-        """Returns what to call a source."""
+        """Returns the name of a source for messages."""
         return source or self.index.manifest.name
 
     def why_kept(self, entity: Entity, gaps: Gaps) -> str:

@@ -147,7 +147,7 @@ def load_array(path: Path) -> NDArray[Any]:
 
 
 def opened(read: Callable[[Path], T], path: Path) -> T:
-    """Returns what `read` makes of a file of an index; an error says to rebuild it."""
+    """Reads a file of an index with `read`; if that fails, the error says to rebuild the index."""
     try:
         return read(path)
     except ValueError as error:

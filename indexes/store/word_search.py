@@ -28,6 +28,8 @@ _DOCUMENT = np.dtype([("row", "<i4"), ("length", "<f4")])
 _HELD = 1 << 22
 """Postings in memory before they are put aside, and into how many files then, in the order of their grams."""
 _PARTS = 64
+_MOST = 1 << 20
+"""Most postings that a search reads, those of the rarest grams first: among millions of names, others say little."""
 
 Document = tuple[int, str]
 """The row of an entity, and a text of it."""
@@ -189,16 +191,22 @@ class WordSearch:
         return places, known
 
     def similar(self, text: str, k: int, rows: Iterable[int] = ()) -> dict[int, float]:
-        """Returns the cosine of the `k` entities most similar to a text, best first, and of those at `rows`."""
+        """Returns the cosine of the `k` entities most similar to a text, best first, and of those at `rows`.
+
+        If a text's grams have more postings than a search reads, the most frequent grams add nothing to the cosine.
+        """
         own, counts = grams(text)
         weights = self.weights(own) * counts
         length = float(np.linalg.norm(weights))
         places, known = self._places(own)
-        spans = [slice(self._starts[place], self._starts[place + 1]) for place in places[known].tolist()]
+        first, last = self._starts[places[known]], self._starts[places[known] + 1]
+        rarest = np.argsort(last - first, kind="stable")
+        rarest = rarest[: max(1, int(np.searchsorted(np.cumsum((last - first)[rarest]), _MOST, side="right")))]
+        spans = [slice(*span) for span in zip(first[rarest].tolist(), last[rarest].tolist(), strict=True)]
         if not spans:
             return dict.fromkeys(rows, 0.0)
         postings = np.concatenate([self._postings[span] for span in spans])
-        factors = self.weights(own[known]) * weights[known]
+        factors = (self.weights(own[known]) * weights[known])[rarest]
         values = np.repeat(factors, [span.stop - span.start for span in spans]) * postings["count"]
         sums = np.bincount(postings["document"], weights=values)
         documents = np.flatnonzero(sums)

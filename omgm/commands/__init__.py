@@ -69,7 +69,7 @@ def groups() -> Mapping[str, list[str]]:
 
 
 def about(name: str) -> str:
-    """Returns what a command is for, without the final period; does not import its module."""
+    """Returns a command's description in one line, without the final period; does not import its module."""
     if name in FAMILIES:
         return FAMILIES[name][0]
     module = modules().get(name)

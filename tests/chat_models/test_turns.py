@@ -99,9 +99,9 @@ STREAMED: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def asked(first: Answer) -> list[dict[str, Any]]:
-    """Returns the requests of a run whose first reply is given and whose second answers."""
-    replies = iter([first])
+def asked(*first: Answer) -> list[dict[str, Any]]:
+    """Returns the requests of a run whose first replies are given and whose next one answers."""
+    replies = iter(first)
 
     async def run(url: str) -> None:
         planner = ChatPlanner(ChatClient(url, "m", retries=0))
@@ -155,16 +155,8 @@ def test_only_what_no_server_reads_is_changed() -> None:
 def test_what_a_server_refuses_of_a_turn(told: str, calls: bool, content: str | None, reasoning: str | None) -> None:
     """Also tools that are refused only with the history: calls and results become text."""
     came = turn([call("a")], reasoning_content="A")
-    replies = iter([[response({"choices": [{"message": came}]})], [response({"error": told}, "400 Bad Request")]])
-
-    async def run(url: str) -> None:
-        planner = ChatPlanner(ChatClient(url, "m", retries=0))
-        await Engine(planner, [fake_tool("text_search")]).run(policy_of("mmsearch-plus"), "Capital?", None)
-        await planner.aclose()
-
-    with RawServer(lambda path, body: next(replies, ANSWER)) as server:
-        asyncio.run(run(server.url))
-    last = server.requests[-1][1]["messages"]
+    requests = asked([response({"choices": [{"message": came}]})], [response({"error": told}, "400 Bad Request")])
+    last = requests[-1]["messages"]
     back = last[2]
     assert (bool(back.get("tool_calls")), back.get("reasoning_content")) == (calls, reasoning)
     assert back["content"] == content or (content and str(back["content"]).startswith(content))

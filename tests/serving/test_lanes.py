@@ -72,6 +72,16 @@ def run(
     return asyncio.run(asyncio.wait_for(test(), 20))
 
 
+async def blocked(batcher: Batcher, lanes: Sequence[OneLane], count: int) -> list[asyncio.Task[RetrievalResult]]:
+    """Submits queries; returns their tasks once each lane has a batch, which it keeps until its gate is open."""
+    await batcher.start()
+    for lane in lanes:
+        lane.gate.clear()
+    tasks = [asyncio.create_task(batcher.submit(query(str(number)))) for number in range(count)]
+    await until(lambda: all(lane.batches for lane in lanes))
+    return tasks
+
+
 def test_single_queries_go_to_the_lane_that_worked_last() -> None:
     lanes = [OneLane(), OneLane(), OneLane()]
     run(lanes, *([query(str(number))] for number in range(6)))
@@ -84,11 +94,7 @@ def test_no_lane_is_idle_while_queries_wait() -> None:
 
     async def test() -> None:
         batcher = batcher_of(lanes)
-        await batcher.start()
-        for lane in lanes:
-            lane.gate.clear()
-        tasks = [asyncio.create_task(batcher.submit(query(str(number)))) for number in range(6)]
-        await until(lambda: all(lane.batches for lane in lanes))
+        tasks = await blocked(batcher, lanes, 6)
         for lane in lanes:
             lane.gate.set()
         assert len(await asyncio.gather(*tasks)) == 6
@@ -125,11 +131,7 @@ def test_queries_that_wait_at_the_end_are_answered() -> None:
 
     async def test() -> None:
         batcher = batcher_of(lanes)
-        await batcher.start()
-        for lane in lanes:
-            lane.gate.clear()
-        tasks = [asyncio.create_task(batcher.submit(query(str(number)))) for number in range(2)]
-        await until(lambda: all(lane.batches for lane in lanes))
+        tasks = await blocked(batcher, lanes, 2)
         tasks += [asyncio.create_task(batcher.submit(query(str(number)))) for number in range(2, 5)]
         await until(lambda: batcher.waiting == 3)
         stopping = asyncio.create_task(batcher.stop())

@@ -148,7 +148,7 @@ def _title_heading(parts: Sequence[Part]) -> int | None:
 
 
 def _name_of(document: Document, values: Understood, path: str, context: Context, *, is_file: bool) -> str:
-    """Returns what a document without a title is called: its key, or its file if it says something itself."""
+    """Returns a title for a document without one: its key, or the name of its file if it has content; else ""."""
     if not is_file:
         return PurePosixPath(document.id).stem if looks_like_image(document.id) else document.id
     says_something = document.is_page or document.parts or context.shape.is_note or values.text or values.images

@@ -42,7 +42,7 @@ NOTHING = Furniture()
 
 
 def furniture_of(documents: Sequence[Document], resolve: Callable[[str, str], str]) -> Furniture:
-    """Returns what documents share: titles and lines on half of them, images on a tenth and at least three.
+    """Finds titles and lines that half of the documents share, and images that a tenth of them, at least three, share.
 
     `resolve` returns the path of an image, or its address, from what a document names and the document's path.
 

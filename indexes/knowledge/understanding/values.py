@@ -65,7 +65,7 @@ class Understood:
 
 
 def understood(values: Mapping[str, Any], shape: Shape, where: str) -> Understood:
-    """Returns what labeled values say.
+    """Finds the title, texts, facts and images among labeled values.
 
     Raises:
         ValueError: A field that `--map` names has a value of the wrong type, or a title is not valid Unicode.

@@ -55,6 +55,16 @@ def test_words_count_as_often_as_they_occur(tmp_path: Path) -> None:
     assert found.similar("ab", 1)[0] == pytest.approx(2 * 3 * one / (math.sqrt(3) * math.sqrt(3 * 4 + 3)))
 
 
+def test_of_many_postings_those_of_the_rarest_grams_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = search(tmp_path, (0, "ab"), (1, "ab"), (2, "ab cd"), (3, "ab"))
+    assert found.similar("ab cd", 1) == pytest.approx({2: 1.0})
+    often, rare = 1.0, math.log(5 / 2) + 1
+    monkeypatch.setattr(word_search, "_MOST", 3)  # the three grams of "cd" have one each, those of "ab" four
+    expected = {2: 3 * rare**2 / (3 * rare**2 + 3 * often**2), 0: 0.0}
+    assert found.similar("ab cd", 5, [0]) == pytest.approx(expected)
+    assert found.similar("ab", 1) != {}  # at least one gram is searched
+
+
 def test_misread_and_joined_words_are_still_similar(tmp_path: Path) -> None:
     found = search(tmp_path, (0, "MILD LÄTTYOGHURT NATURELL"), (1, "STANDARD MJÖLK"), (2, "GRÄDDFIL"))
     for read in ("MILDLATTYOGHURT", "M1LD LATTY0GHURT NATUREL", "lätt yoghurt"):
