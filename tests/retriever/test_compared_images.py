@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 from PIL import Image
 
+from retriever import step2_rerank
 from retriever.asking import EntityIndex
 from retriever.protocols import FusionEncoder
 from retriever.step2_rerank import FusionRerank
@@ -56,7 +57,9 @@ def test_the_best_candidates_are_compared_if_they_score_by_their_main_image(
     assert len(caplog.records) == 2 and "3.png" in caplog.text
 
 
-def test_what_is_within_a_border_is_compared_if_that_scores_best(tmp_path: Path) -> None:
+def test_what_is_within_a_border_is_compared_if_that_scores_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     image = Image.new("RGB", (200, 100), "white")
     image.paste("red", (100, 30, 140, 70))
     image.paste("blue", (100, 30, 140, 50))
@@ -74,3 +77,6 @@ def test_what_is_within_a_border_is_compared_if_that_scores_best(tmp_path: Path)
     step._align(align, [Query(Image.new("RGB", (9, 9)), "")], [ranked])
     assert compared == [(9, 9), (38, 38), (200, 100)]
     assert [one.alignment for one in ranked] == [0.5, 0.5, None]
+    monkeypatch.setattr(step2_rerank, "load_image", None)  # what was read is kept, also that there is no border
+    step._align(align, [Query(Image.new("RGB", (9, 9)), "")], [ranked])
+    assert compared[3:] == compared[:3]
