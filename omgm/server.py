@@ -8,6 +8,8 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -18,11 +20,21 @@ from serving.settings import ServingSettings
 
 
 class AnnouncedServer(uvicorn.Server):
-    """A server that calls `announce` once it is listening, so that clients that wait for it can connect."""
+    """A server that calls `announce` once it is listening, so that clients that wait for it can connect.
+
+    Attributes:
+        asked: Whether a signal asked it to end.
+    """
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
         super().__init__(config)
         self._announce = announce
+        self.asked = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Ends the server, also on a SIGINT that the process ignores otherwise, as those that a script starts do."""
+        self.asked = True
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts listening; `started` stays false if the application cannot start."""
@@ -61,15 +73,13 @@ def run_server(config: uvicorn.Config, announce: Callable[[], None]) -> None:
         SystemExit: The application cannot start, or the address is in use (uvicorn has logged why), or the service ends
             although nobody asked for it.
     """
-    server, asked = AnnouncedServer(config, announce), False
+    server = AnnouncedServer(config, announce)
     outlive_hangups()
     # After shutting down, uvicorn raises the signal again; by default, that would end the process before the caller can
     # clean up.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with suppress(KeyboardInterrupt):
         server.run()
-    except KeyboardInterrupt:
-        asked = True
     exit_if_hung_up()
-    if not (server.started and asked):
+    if not (server.started and server.asked):
         sys.exit(3)  # uvicorn's own status for this

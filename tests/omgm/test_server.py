@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import socket
+from functools import partial
 
 import pytest
 import uvicorn
@@ -15,7 +16,11 @@ from tests.fakes.listening import free_port
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])  # as Ctrl-C and `kill` do
-def test_whoever_reads_the_announcement_can_connect(number: signal.Signals) -> None:
+@pytest.mark.parametrize("before", [signal.default_int_handler, signal.SIG_IGN])  # what scripts start ignores SIGINT
+def test_whoever_reads_the_announcement_can_connect(
+    number: signal.Signals, before: signal.Handlers, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, before)))
     config = uvicorn.Config(Starlette(), host="127.0.0.1", port=free_port(), log_level="error")
     connected, frozen = [], []
 
