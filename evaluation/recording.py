@@ -12,8 +12,9 @@ from evaluation.datasets.dataset import Scores
 from evaluation.journal import Row, read_rows, repeated_lines
 from evaluation.judge import LearnedJudge, judge, judge_all
 from evaluation.metrics import rank_of
+from evaluation.own_answers import contains_answer
 from evaluation.records import CandidateRecord, GoldRecord, QueryRecord, SectionRecord
-from evaluation.trec import contains_answer, reading_order
+from evaluation.trec import reading_order
 from retriever.asking import EntityIndex
 from retriever.files import write_lines
 from retriever.results import best_evidence, values_of
