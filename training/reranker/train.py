@@ -21,7 +21,7 @@ from training.batch import Feeder
 from training.checkpoint import BEST_NAME, CHECKPOINT_NAME
 from training.loop import train
 from training.memory import naming_memory_settings
-from training.processes import joined
+from training.processes import joined, same_steps
 from training.record import Provenance, TrainingRecord, remarks_on
 from training.reranker.batches import BatchMaker, Order, least_padding
 from training.reranker.config import RerankerTrainingConfig
@@ -43,6 +43,7 @@ from training.reranker.validation import Validation
 logger = logging.getLogger(__name__)
 
 DATA_NAME = "data"
+INPUTS_NAME = "inputs.json"
 _BETTER_BY = ("section_recall", "validation_loss")
 """Recall@1 on a hundred held-out images is uncertain by several points. Section recall depends on both the entity and
 the section, and tells good weights from bad ones more reliably."""
@@ -103,11 +104,14 @@ def train_reranker(
         MemoryError: The device runs out of memory; the message names the settings to reduce.
     """
     with joined(config.device) as processes, naming_memory_settings(_LESS_MEMORY, "--workers"):
-        return _train(make_setup(fusion, config, processes), data, out, sections, provenance, overwrite)
+        accumulate, begun = same_steps(out / INPUTS_NAME, config.accumulate, processes.count)
+        setup = make_setup(fusion, replace(config, accumulate=accumulate), processes)
+        return _train(setup, begun, data, out, sections, provenance, overwrite)
 
 
 def _train(
     setup: Setup,
+    begun: dict[str, int],
     data: RerankerData,
     out: Path,
     sections: Callable[[], TextReranker] | None,
@@ -116,7 +120,7 @@ def _train(
 ) -> TrainedReranker:
     config, processes = setup.config, setup.processes
     settings = setup.recorded(data.serving)
-    _agree(out, data, settings, setup, overwrite)
+    _agree(out, data, settings, setup, begun, overwrite)
     training_set = _training_set(setup, data, out)
     settings["samples"] = training_set.samples.digest
     model, feeder, validation, steps_per_epoch = _parts(setup, training_set, data.serving)
@@ -137,7 +141,7 @@ def _train(
             validate_every=config.validate_every,
             save_every=config.validate_every,
             better_by=_BETTER_BY,
-            settings=settings,
+            settings=settings | begun,
             wrapped=wrapped,
             processes=processes,
         )
@@ -190,7 +194,14 @@ def _training_set(setup: Setup, data: RerankerData, out: Path) -> TrainingSet:
     return made
 
 
-def _agree(out: Path, data: RerankerData, settings: dict[str, object], setup: Setup, overwrite: bool) -> None:
+def _agree(
+    out: Path,
+    data: RerankerData,
+    settings: dict[str, object],
+    setup: Setup,
+    begun: dict[str, int],
+    overwrite: bool,
+) -> None:
     """Checks in the first process that a run in the folder has the same inputs, before anything is written.
 
     Raises:
@@ -199,10 +210,10 @@ def _agree(out: Path, data: RerankerData, settings: dict[str, object], setup: Se
     problem: ValueError | None = None
     if setup.processes.first:
         optimized = {key: value for key, value in asdict(setup.config).items() if key not in _MAY_CHANGE}
-        inputs = {**_inputs_of(data), **settings, **optimized, "processes": setup.processes.count}
+        inputs = {**_inputs_of(data), **settings, **optimized, **begun}
         work = [out / CHECKPOINT_NAME, out / BEST_NAME, out / DATA_NAME / MANIFEST_NAME]
         try:
-            agree(out / "inputs.json", inputs, work=work, overwrite=overwrite)
+            agree(out / INPUTS_NAME, inputs, work=work, overwrite=overwrite)
             agree_on_images(data, out / DATA_NAME, work, overwrite)
         except ValueError as error:
             problem = error
