@@ -30,6 +30,7 @@ from training.generator.rendering import Collator, PromptSettings, Renderer
 from training.generator.samples import count_left_out, read_samples
 from training.memory import naming_memory_settings
 from training.processes import process_count, same_steps
+from training.record import environment
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +115,7 @@ def train_generator(
                 "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
             },
             "commit": commit,
+            "environment": environment("peft", "accelerate"),
         }
         if not trainer.is_world_process_zero():
             return report

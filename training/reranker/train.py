@@ -21,7 +21,7 @@ from training.batch import Feeder
 from training.checkpoint import BEST_NAME, CHECKPOINT_NAME
 from training.loop import train
 from training.memory import naming_memory_settings
-from training.processes import joined, same_steps
+from training.processes import joined
 from training.record import Provenance, TrainingRecord, remarks_on
 from training.reranker.batches import BatchMaker, Order, least_padding
 from training.reranker.config import RerankerTrainingConfig
@@ -37,6 +37,7 @@ from training.reranker.training_set import (
     agree_on_images,
     make_training_set,
     raise_everywhere,
+    worker_count,
 )
 from training.reranker.validation import Validation
 
@@ -104,14 +105,12 @@ def train_reranker(
         MemoryError: The device runs out of memory; the message names the settings to reduce.
     """
     with joined(config.device) as processes, naming_memory_settings(_LESS_MEMORY, "--workers"):
-        accumulate, begun = same_steps(out / INPUTS_NAME, config.accumulate, processes.count)
-        setup = make_setup(fusion, replace(config, accumulate=accumulate), processes)
-        return _train(setup, begun, data, out, sections, provenance, overwrite)
+        setup = make_setup(fusion, config, processes, out / INPUTS_NAME)
+        return _train(setup, data, out, sections, provenance, overwrite)
 
 
 def _train(
     setup: Setup,
-    begun: dict[str, int],
     data: RerankerData,
     out: Path,
     sections: Callable[[], TextReranker] | None,
@@ -120,7 +119,7 @@ def _train(
 ) -> TrainedReranker:
     config, processes = setup.config, setup.processes
     settings = setup.recorded(data.serving)
-    _agree(out, data, settings, setup, begun, overwrite)
+    _agree(out, data, settings, setup, overwrite)
     training_set = _training_set(setup, data, out)
     settings["samples"] = training_set.samples.digest
     model, feeder, validation, steps_per_epoch = _parts(setup, training_set, data.serving)
@@ -141,7 +140,7 @@ def _train(
             validate_every=config.validate_every,
             save_every=config.validate_every,
             better_by=_BETTER_BY,
-            settings=settings | begun,
+            settings=settings | setup.begun,
             wrapped=wrapped,
             processes=processes,
         )
@@ -163,7 +162,12 @@ def _train(
                 "entities": len(training_set.samples.main_image),
                 "images": len(training_set.store.views),
             },
-            settings={**asdict(optimization), **settings, "processes": processes.count},
+            settings={
+                **asdict(optimization),
+                **settings,
+                "processes": processes.count,
+                "workers": worker_count(config.workers, processes),
+            },
             metrics=metrics,
             remarks=remarks,
             commit=provenance.commit,
@@ -194,14 +198,7 @@ def _training_set(setup: Setup, data: RerankerData, out: Path) -> TrainingSet:
     return made
 
 
-def _agree(
-    out: Path,
-    data: RerankerData,
-    settings: dict[str, object],
-    setup: Setup,
-    begun: dict[str, int],
-    overwrite: bool,
-) -> None:
+def _agree(out: Path, data: RerankerData, settings: dict[str, object], setup: Setup, overwrite: bool) -> None:
     """Checks in the first process that a run in the folder has the same inputs, before anything is written.
 
     Raises:
@@ -210,7 +207,7 @@ def _agree(
     problem: ValueError | None = None
     if setup.processes.first:
         optimized = {key: value for key, value in asdict(setup.config).items() if key not in _MAY_CHANGE}
-        inputs = {**_inputs_of(data), **settings, **optimized, **begun}
+        inputs = {**_inputs_of(data), **settings, **optimized, **setup.begun}
         work = [out / CHECKPOINT_NAME, out / BEST_NAME, out / DATA_NAME / MANIFEST_NAME]
         try:
             agree(out / INPUTS_NAME, inputs, work=work, overwrite=overwrite)

@@ -85,6 +85,7 @@ def test_an_adapter_of_a_multimodal_model(llava: Path, samples: Path, tmp_path: 
     assert report["metrics"].pop("last_loss") == pytest.approx(rows(tmp_path)[-1]["loss"], rel=1e-4)
     assert report == json.loads((tmp_path / "training.json").read_text()) | {"metrics": report["metrics"]}
     assert report["kind"] == "generator" and report["commit"] == "123"
+    assert report["environment"].keys() >= {"python", "torch", "transformers", "peft", "accelerate", "threads"}
     assert report["base"] == {"model": "llava-hf/llava-1.5-7b-hf", "revision": "abc"}
     assert report["data"]["samples"] == 6 and report["data"]["left_out"] == {}
     assert report["metrics"] == {"steps": 6, "epochs": 3.0, "trained_parameters": parameters}

@@ -82,6 +82,12 @@ def test_both_recipes_train(world: TrainingWorld, tmp_path: Path) -> None:
         )
         record = json.loads((result.folder / "training.json").read_text())
         assert (record["recipe"], record["commit"], record["base"]) == (recipe, "abc", "org/base")
+        assert {name: record["settings"][name] for name in ("seed", "processes", "workers")} == {
+            **dict.fromkeys(("seed", "workers"), 0),
+            "processes": 1,
+        }
+        assert record["environment"]["torch"] == torch.__version__
+        assert record["environment"]["threads"] == torch.get_num_threads()
         trained = record["data"]["questions trained on"]
         assert trained + record["data"]["questions validated on"] == 16
         assert record["metrics"]["steps"] == 2 * math.ceil(trained / 4)
