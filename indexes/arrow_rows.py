@@ -51,8 +51,9 @@ def _named(value: Any, kind: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _named(inner, kind.get(name)) for name, inner in value.items()}
     names = kind.get("names") if kind.get("_type") == "ClassLabel" else None
-    known = isinstance(names, list) and isinstance(value, int) and 0 <= value < len(names)
-    return names[value] if known else value
+    if isinstance(names, list) and isinstance(value, int) and 0 <= value < len(names):
+        return names[value]
+    return value
 
 
 def parquet_rows(file: Path, rows_of: Callable[[Any], Iterable[T]]) -> Iterator[tuple[str, T]]:

@@ -41,6 +41,15 @@ def test_rows_of_a_table(tmp_path: Path) -> None:
     assert (second.id, second.image_id, second.entity_ids, second.section_index) == ("2", "b.jpg", (), None)
 
 
+@pytest.mark.parametrize("above", ["sep=;\n", "Questions of May\n\n", "\n"])
+def test_what_is_above_the_header_of_a_table_is_no_row(tmp_path: Path, above: str) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text(above + "image;question;answer\n" + 5 * "a.jpg;Who?;Ann\n" + "b.jpg;Who?;Bo;more\n")
+    first, *_, error = read("plain", path)
+    assert isinstance(first, Question) and (first.image_id, first.answers) == ("a.jpg", ("Ann",))
+    assert f"line {above.count(chr(10)) + 7}: 4 fields, but the header has 3" in str(error)
+
+
 def test_cells_of_a_table_have_the_types_that_pandas_and_excel_write_as_text(tmp_path: Path) -> None:
     path = tmp_path / "q.csv"
     cells = ["1885.0", "-2.0|3", "True", "FALSE", "true", "1.50", "007", "NA"]
