@@ -9,6 +9,7 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 _ALIKE = {
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\ufe63\uff0d", "-"),
@@ -54,7 +55,7 @@ class _Plain(dict[int, str]):
             plain = _ALIKE.get(character, character)
         else:
             usual = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", character).casefold())
-            plain = "".join(_ALIKE.get(one, one) for one in usual)
+            plain = "".join(_ALIKE.get(part, part) for part in usual)
         self[code] = plain
         return plain
 
@@ -69,9 +70,14 @@ def uniform(text: str) -> str:
         >>> uniform("O\u2019BRIEN\u00a0\u2013 \uff13\uff17\uff17,975"), uniform("1990 \u2013 91")
         ("o'brien - 377975", '1990-91')
     """
-    plain = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).translate(_PLAIN))
-    joined = _THOUSANDS.sub(lambda number: re.sub(r"\D", "", number[0]), plain)
+    joined = _THOUSANDS.sub(lambda number: re.sub(r"\D", "", number[0]), _characters(text))
     return _RANGE.sub("-", " ".join(joined.split()))
+
+
+def _characters(text: str) -> str:
+    if text.isascii():
+        return text.lower().replace("_", " ")
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).translate(_PLAIN))
 
 
 def own_tokens(text: str) -> list[str]:
@@ -85,10 +91,7 @@ def own_tokens(text: str) -> list[str]:
         >>> own_tokens("The U.S. Dollar"), own_tokens("-1,234.50 km²"), own_tokens("C++ (5 %)")
         (['us', 'dollar'], ['-1234.5', 'km²'], ['c++', '5', '%'])
     """
-    plain = uniform(text)
-    for marks in (_EMPHASIS, _QUOTED):
-        plain = marks.sub(r"\2", plain)
-    tokens = list(_counting(plain))
+    tokens = list(_counting(_QUOTED.sub(r"\2", _EMPHASIS.sub(r"\2", uniform(text)))))
     pairs = itertools.zip_longest(tokens, tokens[1:], fillvalue="")
     return [one for one, after in pairs if one not in _ARTICLES or not after[:1].isalnum()]
 
@@ -101,7 +104,7 @@ def own_match(answer: str, references: Sequence[str]) -> bool:
         (True, False, False)
     """
     given = own_tokens(answer)
-    return any(_same(given, own_tokens(one), answer, one) for one in references)
+    return any(given == own_tokens(one) and bool(given or answer.strip() == one.strip()) for one in references)
 
 
 def own_contains(answer: str, references: Sequence[str]) -> bool:
@@ -126,13 +129,17 @@ def contains_answer(text: str, answers: Sequence[str]) -> bool:
         >>> contains_answer("The flag is red and white.", ["blue", "White"]), contains_answer("red", ["red&&white"])
         (True, False)
     """
-    lowered, plain = text.lower(), uniform(text)
-    wanted = [[item for part in answer.split("&&") if uniform(item := part.strip())] for answer in answers]
-    return any(items and all(one.lower() in lowered or uniform(one) in plain for one in items) for items in wanted)
+    wanted, numbers = _items(tuple(answers))
+    lowered, plain = text.lower(), uniform(text) if numbers else " ".join(_characters(text).split())
+    return any(items and all(lower in lowered or form in plain for lower, form in items) for items in wanted)
 
 
-def _same(given: list[str], wanted: list[str], answer: str, reference: str) -> bool:
-    return given == wanted if given or wanted else answer.strip() == reference.strip()
+@lru_cache(maxsize=64)
+def _items(answers: tuple[str, ...]) -> tuple[list[list[tuple[str, str]]], bool]:
+    """Returns the items of each answer, in lower case and in their uniform form, and whether there is a digit."""
+    wanted = [[(item.strip().lower(), uniform(item)) for item in answer.split("&&")] for answer in answers]
+    wanted = [[(lower, form) for lower, form in items if form] for items in wanted]
+    return wanted, any(map(str.isdecimal, (sign for items in wanted for _, form in items for sign in form)))
 
 
 def _counting(text: str) -> Iterator[str]:
