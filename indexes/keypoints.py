@@ -62,7 +62,7 @@ def verifier(index: Any) -> Verify:
                 cache.put(KEYPOINTS.name, content, points, points.places.nbytes + points.descriptors.nbytes)
         return points
 
-    def verify(image: Image.Image, rows: Sequence[int]) -> list[float]:
+    def verify(image: Image.Image, rows: Sequence[int]) -> list[int]:
         return agreement(points_in(image), [points_of(row) for row in rows])
 
     return verify
