@@ -19,6 +19,9 @@ from torch import Tensor, nn
 from retriever.images import prepare_image
 from retriever.models.padding import prepare_transformers
 from retriever.models.pixels import PixelPreparation
+from retriever.models.pretrained import without_warnings
+from retriever.models.tensor_names import check_weights, squeezed
+from retriever.models.weights import stored_tensors
 
 CONFIG_NAME = "open_clip_config.json"
 WEIGHTS_NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors")
@@ -107,20 +110,30 @@ def load_open_clip(
     """Loads model, tokenizer, image preparation and the maximum text length in tokens.
 
     Raises:
-        ValueError: open_clip is not installed, the weights are missing, or images are not square.
+        ValueError: open_clip is not installed, the weights are missing or do not match, or images are not square.
     """
     try:
         import open_clip
     except ImportError as error:
         raise ValueError(f"{folder}: an open_clip model, which needs: pip install 'omgm[openclip]'") from error
     prepare_transformers()  # text towers may be its models
-    if not any((folder / name).is_file() for name in WEIGHTS_NAMES):
+    file = next((folder / name for name in WEIGHTS_NAMES if (folder / name).is_file()), None)
+    if file is None:
         raise ValueError(
             f"{folder / WEIGHTS_NAMES[0]}: not found; convert another checkpoint (open_clip_pytorch_model.bin) with "
             "retriever.models.checkpoints.convert_checkpoint"
         )
     source = f"local-dir:{folder}"
-    model, _, transform = open_clip.create_model_and_transforms(source, device=device, precision=_PRECISION[dtype])
+    arguments: Any = {"device": device, "precision": _PRECISION[dtype], "load_weights": False, "pretrained_text": False}
+    with without_warnings(None):  # that there are no weights yet
+        model, _, transform = open_clip.create_model_and_transforms(source, **arguments)
+    expected = model.state_dict()
+    stored = {name: tensor.shape for name, tensor in stored_tensors(file).items() if name in expected}
+    # First the shapes, because open_clip interpolates positions of another number; it reshapes the temperature, too.
+    shapes = {name: squeezed(expected[name].shape) for name in stored}
+    check_weights(file, shapes, {name: squeezed(shape) for name, shape in stored.items()})
+    report = open_clip.load_checkpoint(model, str(file), strict=False)  # knows names of earlier releases
+    check_weights(file, dict.fromkeys(report.missing_keys, ()), dict.fromkeys(report.unexpected_keys, ()))
     tokenizer = open_clip.get_tokenizer(source)
     settings = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))["model_cfg"]
     prepared = model.visual.preprocess_cfg

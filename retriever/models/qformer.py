@@ -24,7 +24,7 @@ from retriever.models.qformer_folder import read_layout, vision_tower, write_fol
 from retriever.models.qformer_layers import QFormer, QFormerConfig
 from retriever.models.small_clip import SmallVision
 from retriever.models.text_tokenizer import AnyTokenizer, load_tokenizer, padded
-from retriever.models.weights import check_shapes, read_weights, without_memory
+from retriever.models.weights import read_weights, without_memory
 from retriever.texts import by_length
 
 UNSAVED = "unsaved"
@@ -119,12 +119,9 @@ class QFormerFusion(Published, nn.Module):
         pixels, tokenizer = PixelPreparation.load(folder), load_tokenizer(folder)
         with without_memory():
             model = cls(layout.settings, tokenizer, pixels, fingerprint=fingerprint, batch_size=batch_size)
-        empty = model.state_dict()
-        sources = {name: layout.stored_name(name) for name in empty}
         small = isinstance(model.vision, SmallVision)
-        tensors = read_weights(folder, sources, device, torch.float32 if small else dtype, layout.ignored)
-        check_shapes(folder, tensors, empty)
-        model.load_state_dict(tensors, assign=True)
+        as_stored = (layout.stored_name, device, torch.float32 if small else dtype, layout.ignored)
+        model.load_state_dict(read_weights(folder, model.state_dict(), *as_stored), assign=True)
         if isinstance(model.vision, SmallVision) and fused:
             model.vision.fuse(device, dtype)
         model.to(dtype)

@@ -54,6 +54,10 @@ class TextTokenizer:
         """Returns the number of tokens, added ones included."""
         return self.backend.get_vocab_size()
 
+    def get_vocab(self) -> dict[str, int]:
+        """Returns the id of each token."""
+        return self.backend.get_vocab()
+
     def __call__(
         self,
         texts: str | Sequence[str],

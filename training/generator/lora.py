@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
+from retriever.models.pretrained import load_pretrained
 from training.generator.config import GeneratorTrainingConfig
 from training.generator.rendering import reads_images
 
@@ -30,9 +31,13 @@ def require_peft() -> None:
 
 
 def load_base(folder: Path, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
-    """Loads a transformers chat model, text-only or multimodal, from safetensors; no code in its folder is run."""
+    """Loads a transformers chat model, text-only or multimodal, from safetensors; no code in its folder is run.
+
+    Raises:
+        ValueError: As `load_pretrained`.
+    """
     kind = AutoModelForImageTextToText if reads_images(AutoConfig.from_pretrained(folder)) else AutoModelForCausalLM
-    model: PreTrainedModel = kind.from_pretrained(folder, dtype=dtype, use_safetensors=True)
+    model: PreTrainedModel = load_pretrained(kind, folder, dtype)
     model.config.use_cache = False  # only useful for generation
     return model
 
