@@ -168,10 +168,10 @@ class FlagReranker:
             ) from error
         from transformers import AutoModelForSequenceClassification
 
+        checked = load_pretrained(AutoModelForSequenceClassification, folder, dtype)  # the library would draw weights
         model = library.FlagReranker(str(folder), devices=[device], normalize=True)
-        model.model = None  # two of them may not fit into memory
-        model.model = load_pretrained(AutoModelForSequenceClassification, folder, dtype)  # the library checks nothing
-        check_words(folder, model.tokenizer, model.model.config.vocab_size)
+        model.model = checked
+        check_words(folder, model.tokenizer, checked.config.vocab_size)
         model.max_length = _longest(model.model, model.tokenizer, max_tokens)
         return cls(model)
 

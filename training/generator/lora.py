@@ -12,6 +12,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
 from retriever.models.pretrained import load_pretrained
+from retriever.models.tensor_names import check_weights
+from retriever.models.weights import stored_tensors
 from training.generator.config import GeneratorTrainingConfig
 from training.generator.rendering import reads_images
 
@@ -79,6 +81,20 @@ def add_adapter(model: PreTrainedModel, config: GeneratorTrainingConfig) -> Peft
         # peft 0.21 uses the name that a property had before transformers 5.23.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
         return cast("PeftModel", get_peft_model(model, settings))
+
+
+def check_adapter(model: PeftModel, folder: Path) -> None:
+    """Checks that a checkpoint has the whole adapter; the Trainer would leave what is missing untrained.
+
+    Raises:
+        ValueError: A tensor is missing, unexpected or has another shape; the message names it.
+    """
+    from peft import get_peft_model_state_dict
+
+    adapter = get_peft_model_state_dict(model, save_embedding_layers=False)
+    stored = stored_tensors(folder / "adapter_model.safetensors")
+    shapes = ({name: tensor.shape for name, tensor in tensors.items()} for tensors in (adapter, stored))
+    check_weights(folder, *shapes, fix="delete this folder to resume from an earlier step")
 
 
 def save_adapter(model: PeftModel, folder: Path, base: str, revision: str | None) -> None:
