@@ -35,8 +35,7 @@ def load_pretrained(kind: Any, folder: Path, dtype: torch.dtype = torch.float32)
     """
     check_whole(folder)
     prepare_transformers()
-    name, tensor = next(iter(stored_tensors(folder).items()))
-    prefix = tensor.name.removesuffix(name)
+    prefix = next((tensor.name.removesuffix(name) for name, tensor in stored_tensors(folder).items()), "")
     with without_warnings("transformers.modeling_utils"):  # a table of what `check_weights` says in a sentence
         try:
             model, report = kind.from_pretrained(

@@ -58,6 +58,10 @@ class TextTokenizer:
         """Returns the id of each token."""
         return self.backend.get_vocab()
 
+    def get_added_vocab(self) -> dict[str, int]:
+        """Returns the id of each token that was added to the vocabulary, special tokens included."""
+        return {token.content: number for number, token in self.backend.get_added_tokens_decoder().items()}
+
     def __call__(
         self,
         texts: str | Sequence[str],

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -60,14 +60,17 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
     """Returns the tensors in a model folder by name, without the prefix of a wrapper, file by file.
 
     Raises:
-        ValueError: There are no weights, or a file that the index names is missing.
+        ValueError: There are no weights, or a file is damaged or, though the index names it, missing.
     """
     tensors: dict[str, StoredTensor] = {}
     for file in weight_files(folder):
-        with safe_open(file, "pt") as weights:
-            for name in weights.keys():  # noqa: SIM118  it is not a mapping
-                part = weights.get_slice(name)
-                tensors[name] = StoredTensor(file, name, part.get_shape(), part.get_dtype())
+        try:
+            with safe_open(file, "pt") as weights:
+                for name in weights.keys():  # noqa: SIM118  it is not a mapping
+                    part = weights.get_slice(name)
+                    tensors[name] = StoredTensor(file, name, part.get_shape(), part.get_dtype())
+        except SafetensorError as error:
+            raise ValueError(f"{file}: a file is damaged ({error}); fetch or train it again") from error
     prefix = wrapper_of(tensors)
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
 
