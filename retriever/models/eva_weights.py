@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from retriever.files import read_object
 from retriever.models.checkpoints import convert_checkpoint
 from retriever.models.eva_clip import EvaCLIP, EvaCLIPConfig, TowerConfig
 from retriever.models.pixels import PixelPreparation
-from retriever.models.tensor_names import check_weights, squeezed
+from retriever.models.tensor_names import check_weights
 from retriever.models.weights import read_tensors, stored_tensors, without_memory
 
 Sources = list[str | None]
@@ -90,8 +90,8 @@ def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.
     names = model.state_dict()
     sources = {name: eva_sources(name) if of_eva else hub_sources(name, config) for name in names}
     # Class token and positions have leading dimensions of 1 in one layout only.
-    shapes = {source: squeezed(place.shape) for source, place in _places(names, sources).items()}
-    check_weights(folder, shapes, {source: squeezed(tensor.shape) for source, tensor in stored.items()})
+    shapes = {source: _sizes(place.shape) for source, place in _places(names, sources).items()}
+    check_weights(folder, shapes, {source: _sizes(tensor.shape) for source, tensor in stored.items()})
     model = model.to(dtype).to_empty(device=device)
     parameters = model.state_dict()
     for name, parts in sources.items():
@@ -213,6 +213,10 @@ def _places(parameters: Mapping[str, Tensor], sources: Mapping[str, Sources]) ->
         for source, part in zip(parts, parameters[name].chunk(len(parts)), strict=True)
         if source is not None
     }
+
+
+def _sizes(shape: Sequence[int]) -> list[int]:
+    return [size for size in shape if size != 1]
 
 
 def _refuse(values: dict[str, Any], settings: Iterable[str], where: str) -> None:

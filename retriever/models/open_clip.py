@@ -20,7 +20,7 @@ from retriever.images import prepare_image
 from retriever.models.padding import prepare_transformers
 from retriever.models.pixels import PixelPreparation
 from retriever.models.pretrained import without_warnings
-from retriever.models.tensor_names import check_weights, squeezed
+from retriever.models.tensor_names import check_weights
 from retriever.models.weights import read_tensors, stored_tensors
 
 CONFIG_NAME = "open_clip_config.json"
@@ -127,15 +127,15 @@ def load_open_clip(
     arguments: Any = {"device": device, "precision": _PRECISION[dtype], "load_weights": False, "pretrained_text": False}
     with without_warnings(None):  # that there are no weights yet
         model, _, transform = open_clip.create_model_and_transforms(source, **arguments)
-    expected, tensors = model.state_dict(), stored_tensors(file)
-    stored = {name: torch.Size(tensor.shape) for name, tensor in tensors.items() if name in expected}
-    # First the shapes, because open_clip interpolates positions of another number; it reshapes the temperature, too.
-    shapes = {name: squeezed(expected[name].shape) for name in stored}
-    check_weights(file, shapes, {name: squeezed(shape) for name, shape in stored.items()})
-    if tensors.keys() == expected.keys() and all(expected[name].shape == shape for name, shape in stored.items()):
+    tensors = stored_tensors(file)
+    stored = {name: torch.Size(tensor.shape) for name, tensor in tensors.items()}
+    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    if stored == expected:
         model.load_state_dict(dict(read_tensors(tensors, expected)))
-    else:
-        report = open_clip.load_checkpoint(model, str(file), strict=False)  # knows names of earlier releases
+    else:  # open_clip knows earlier names, but interpolates positions of another number
+        both = {name for name in stored.keys() & expected.keys() if "logit" not in name}  # these it reshapes
+        check_weights(file, {name: expected[name] for name in both}, {name: stored[name] for name in both})
+        report = open_clip.load_checkpoint(model, str(file), strict=False)
         check_weights(file, dict.fromkeys(report.missing_keys, ()), dict.fromkeys(report.unexpected_keys, ()))
     tokenizer = open_clip.get_tokenizer(source)
     settings = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))["model_cfg"]

@@ -12,8 +12,7 @@ _WRAPPERS = ("module.", "_orig_mod.")  # of DistributedDataParallel and of torch
 
 HARMLESS = {
     r"(^|\.)position_ids$": "0, 1, 2, ..., which earlier releases of transformers stored",
-    r"(^|\.)rotary_emb\.inv_freq$": "follows from the settings",
-    r"^(bert\.)?pooler\.": "of BERT's pretraining, stored with encoders that do not use it",
+    r"(^|\.)pooler\.": "of BERT's pretraining, stored with encoders that do not use it",
     "^logit_scale$": "the temperature of a training, stored with encoders that do not use it",
 }
 """Patterns of the names of stored tensors that a model may do without, and why; one that needs them asks for them."""
@@ -53,11 +52,6 @@ def check_weights(
     }
     if said := [f"{what}: {some(names)}" for what, names in problems.items() if names]:
         raise ValueError(f"{where}: the weights do not match the settings; {'; '.join(said)}; {fix}")
-
-
-def squeezed(shape: Sequence[int]) -> list[int]:
-    """Returns a shape without dimensions of 1."""
-    return [size for size in shape if size != 1]
 
 
 def some(names: Iterable[str]) -> str:

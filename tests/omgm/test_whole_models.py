@@ -22,10 +22,11 @@ from evaluation.bem import load_bem
 from generators.reader import model as span_model
 from retriever.base_models import find_base
 from retriever.models import base_bert
-from retriever.models.bert import Bert, BertConfig, merge_lora
+from retriever.models.bert import Bert, BertConfig
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder
 from retriever.models.grounding import load_grounding
+from retriever.models.lora import merge_lora
 from retriever.models.qformer import QFormerFusion
 from retriever.models.tensor_names import HARMLESS, wrapper_of
 from retriever.models.weights import stored_tensors
