@@ -101,7 +101,7 @@ def adapter(folder: Path, write: bool = False) -> None:
         write_llama(folder.with_name("base"))
     model = add_adapter(load_base(folder.with_name("base")), GeneratorTrainingConfig(rank=2))
     if write:
-        model.save_pretrained(folder)
+        model.save_pretrained(str(folder))
     check_adapter(model, folder)
 
 

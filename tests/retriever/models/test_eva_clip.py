@@ -13,7 +13,7 @@ from torch import Tensor
 from retriever.models.checkpoints import convert_checkpoint
 from retriever.models.eva_clip import EVA_CLIP_8B, EvaCLIP
 from retriever.models.eva_weights import hub_config, hub_sources, load_eva_clip
-from retriever.models.weights import INDEX_NAME
+from retriever.models.tensor_names import INDEX_NAME
 from tests.paths import GOLDEN_FILES
 
 GOLDEN = GOLDEN_FILES / "eva_clip.safetensors"
