@@ -6,7 +6,15 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from omgm.commands.common import check_known, describe, existing, print_json, profile_of, query_images_of
+from omgm.commands.common import (
+    check_known,
+    describe,
+    existing,
+    print_json,
+    profile_folder,
+    profile_of,
+    query_images_of,
+)
 from omgm.commands.evaluate import add_inputs, selected_questions
 from retriever.wording import counted
 
@@ -57,6 +65,7 @@ def run(args: argparse.Namespace) -> None:
         held_out = argparse.Namespace(**vars(args) | {"queries": existing(args.report_queries, "--report-queries")})
         questions["report"] = selected_questions(held_out)
 
+    from evaluation.image_overlap import ImageOverlap, note_images, read_images
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.summary import check_any, counts_line
@@ -68,6 +77,7 @@ def run(args: argparse.Namespace) -> None:
     retriever = open_retriever(profile, args.index)
     for selected in questions.values():
         check_known(retriever.index, selected)
+    contents = read_images((one.image_id for part in questions.values() for one in part), images).names()
     counts = {}
     for split, selected in questions.items():
         metrics = evaluate(
@@ -81,6 +91,7 @@ def run(args: argparse.Namespace) -> None:
             settings=profile.model_dump(mode="json"),
             index_info=describe(retriever.index),
             depends_on=used(profile, retriever.index, answers=False),
+            further=ImageOverlap.of(selected, images, retriever.index, args.index, profile_folder(args)),
             overwrite=args.overwrite,
         )
         check_any(metrics)
@@ -94,10 +105,12 @@ def run(args: argparse.Namespace) -> None:
         report=read_records(args.out / "report" / RECORDS) if report else None,
         report_split=str(args.report_queries) if report else None,
         out=args.out,
+        contents=contents,
     )
     chosen = {"fusion.alpha": table["alpha"]} | ({} if table["beta"] is None else {"sections.beta": table["beta"]})
     pair = chosen | {"fusion.tuned_for": profile.fusion.score_mode}
     tuned = write_profile(args.out, args.profile, parse_overrides(args.overrides) | pair)
+    note_images(args.out, read_images((one.image_id for one in questions["tune"]), images), profile_folder(args))
     if args.json:
         print_json(table)
         return
