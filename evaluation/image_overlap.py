@@ -100,10 +100,19 @@ def overlap_text(metrics: Mapping[str, Any]) -> list[str]:
     where = ", ".join(f"{count:,} among {PLACES[place]}" for place, count in counts.most_common())
     figures = ", ".join(f"{name.replace('_', ' ')} {percent(others[name])}" for name in _SHOWN)
     rest = f"the other {counted(others['n'], 'question')}: {figures}" if others["n"] else "no other questions"
-    return [f"overlap {percent(overlap['share'])} of the images are known: {where}; {rest}"]
+    return [f"overlap known images {percent(overlap['share'])} ({where}); {rest}"]
 
 
 _SHOWN = ("step1_recall@1", "step2_recall@1", "section_recall@1", "accuracy")
+
+
+def warn_of_labeled(images: Mapping[str, Path | None], index: Path) -> None:
+    """Warns if images that an index is asked with are its labeled images: each of them is its own best candidate."""
+    known = KnownImages.of(images).copies_in(KnownImages.load(index / NOTE)) if (index / NOTE).is_file() else set()
+    if known:
+        share = f"{percent(len(known) / len(images))} percent"
+        what = "are its labeled images, and find themselves, as images that are asked later will not"
+        logger.warning("%s: %d of %d images (%s) %s", index, len(known), len(images), share, what)
 
 
 def _with_main_image(questions: Sequence[Question], asked: KnownImages, index: Index) -> Iterator[str]:

@@ -19,8 +19,8 @@ from retriever.wording import counted
 class _Scores:
     """The scores of one record; lists run over the candidates of step 1, best first."""
 
-    image: str
-    question: str
+    asks: tuple[str, str]
+    image: str  # the name of its content
     gold: frozenset[str]
     gold_section: int | None
     entities: list[str]
@@ -82,7 +82,8 @@ def sweep(
     table |= {"by_alpha": by_alpha, "by_beta": by_beta}
     if report is not None:
         held_out = [_scores(record, contents) for record in report]
-        shared = {(one.image, one.question) for one in tuning} & {(one.image, one.question) for one in held_out}
+        tuned = {(scores.image, scores.asks[1]) for scores in tuning}
+        shared = [scores.asks for scores in held_out if (scores.image, scores.asks[1]) in tuned]
         if shared:
             raise ValueError(
                 f"{report_split!r} and {tune_split!r} share {counted(len(shared), 'query')}, such as {min(shared)!r}"
@@ -124,8 +125,8 @@ def _scores(record: QueryRecord, contents: Mapping[str, str]) -> _Scores:
     order = [entity for entity, _ in ranked(record.rankings.get("step1", [])) if entity in by_entity]
     candidates = [by_entity[entity] for entity in order or by_entity]
     return _Scores(
+        asks=record.asks,
         image=contents.get(record.image_id, record.image_id),
-        question=record.question,
         gold=frozenset(record.gold.entities),
         gold_section=record.gold.section,
         entities=[candidate.entity for candidate in candidates],

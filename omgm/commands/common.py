@@ -261,7 +261,9 @@ def contents_of(images: Mapping[str, Path | None]) -> dict[str, str]:
     names = content_names(images)
     if copies := len(names) - len({*names.values()}):
         share = f"{percent(copies / len(names))} percent"
-        logger.warning("%d of %d images (%s) are copies of others and held out with them", copies, len(names), share)
+        logger.warning(
+            "%d of %d images (%s) are copies of others; copies are held out together", copies, len(names), share
+        )
     return names
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from omgm.commands.common import (
@@ -133,6 +133,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     questions, images = selected_questions(args), query_images_of(args)
 
+    from evaluation.image_overlap import note_images, read_images
     from evaluation.recognition import CROP, collect, fit, report
     from indexes.progress import progress_bar
     from omgm.opening import all_signs, open_retriever, recognition_key
@@ -149,6 +150,9 @@ def _calibrate(args: argparse.Namespace) -> None:
     all_signs(retriever, encoder)
     with progress_bar(total=len(questions), desc="calibrate", unit="question", shown=not args.json) as bar:
         trials = list(collect(retriever, questions, images, done=bar.update))
+    seen = read_images((one.image_id for one in questions), images)
+    contents = seen.names()  # copies belong to the same half of the data
+    trials = [replace(trial, image_id=contents.get(trial.image_id, trial.image_id)) for trial in trials]
     if not trials:
         raise ValueError(f"{images}: none of the questions' images can be read")
     threshold = profile.recognition.threshold
@@ -164,6 +168,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     }
     args.out.mkdir(parents=True, exist_ok=True)
     written = write_profile(args.out, args.profile, parse_overrides(args.overrides) | found)
+    note_images(args.out, seen, profile_folder(args))
     if args.json:
         print_json({"recognition": found, "report": asdict(quality), "profile": str(written)})
         return
