@@ -66,7 +66,7 @@ class KnownImages(NamedTuple):
             cache: The file in which signatures are kept; by default one in the cache folder.
         """
         read = {id: one for id, one in zip(images, _signatures(list(images.values()), cache), strict=True) if one}
-        values = np.frombuffer(b"".join(read.values()), np.uint8).reshape(-1, SIDE * SIDE * 3)
+        values = np.frombuffer(b"".join(read.values()), np.uint8).reshape(len(read), SIDE * SIDE * 3)
         return cls(list(read), values)
 
     @classmethod
@@ -189,7 +189,7 @@ def are_copies(ones: Signatures, others: Signatures) -> NDArray[np.bool_]:
 
 def _limit(signatures: Signatures) -> FloatArray:
     """Returns by how much the copies of each image may differ, in levels, float32 [N]."""
-    pixels = signatures.reshape(len(signatures), -1, 3).astype(np.float32)
+    pixels = signatures.reshape(len(signatures), SIDE * SIDE, 3).astype(np.float32)
     contrast = np.sqrt(pixels.var(axis=1).mean(axis=1))  # about the mean of each channel
     return np.asarray(np.maximum(SAME * contrast, _NOISE), np.float32)
 
@@ -197,4 +197,4 @@ def _limit(signatures: Signatures) -> FloatArray:
 def _coarse(signatures: Signatures) -> FloatArray:
     """Returns the means of 4 by 4 parts, float32 [N, 48], about the middle gray."""
     parts = signatures.reshape(len(signatures), _COARSE, SIDE // _COARSE, _COARSE, SIDE // _COARSE, 3)
-    return np.asarray(parts.mean(axis=(2, 4), dtype=np.float32).reshape(len(signatures), -1) - 128, np.float32)
+    return np.asarray(parts.mean(axis=(2, 4), dtype=np.float32).reshape(len(signatures), 3 * _COARSE**2) - 128, np.float32)

@@ -367,11 +367,11 @@ def test_runs_that_are_given_make_rows(world: Path) -> None:
 
 def test_no_figures_on_the_split_that_was_tuned_on(world: Path) -> None:
     tuned, test = runs_of(world, "validation").folder("full"), runs_of(world)
-    refuse_tuned(tuned, test.questions.questions)
+    refuse_tuned(tuned, test.questions)
     with pytest.raises(ValueError, match=r"3 of 3 questions.*tuning run"):
-        refuse_tuned(test.folder("full"), test.questions.questions)
+        refuse_tuned(test.folder("full"), test.questions)
     with pytest.raises(ValueError, match="--tuned-on"):
-        refuse_tuned(world, test.questions.questions)
+        refuse_tuned(world, test.questions)
     with pytest.raises(ValueError, match="share 3 queries"):
         make(tables()["figure3"], test, {}, test.folder("full"))
     held_out = make(tables()["figure3"], test, {}, tuned)
