@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from indexes.image_copies import KnownImages
 from omgm.__main__ import main
 from retriever.files import read_object
 from tests.fakes.inputs import TRAINED, negatives, profile, write_inputs
@@ -101,8 +102,26 @@ def test_the_split_that_was_tuned_on_is_known_by_its_images(
 
     swept = ["--profile", str(tmp_path / "swept" / "profile.toml")]
     places = evaluated(world, "copies.jsonl", tmp_path / "run", *swept)["overlap"]["questions"]
-    held_out = {id for id, place in places.items() if place == "profile"}
-    assert {id.split("copy_")[-1] for id in places} and len(held_out) == 2 * (len(COLORS) - len(TRAINED))
+    assert sum(place == "profile" for place in places.values()) == 2 * (
+        len(COLORS) - len(TRAINED)
+    )  # others are labeled
+
+
+def test_a_training_holds_copies_out_together_and_notes_its_images(
+    world: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [json.loads(line) for name in ("q", "copies") for line in (world / f"{name}.jsonl").read_text().splitlines()]
+    write_jsonl(tmp_path / "both.jsonl", *(row for row in rows if row["id"] != "new"))
+    images = ["--query-images", str(world / "photos"), "--queries", str(tmp_path / "both.jsonl")]
+    command = ["train-encoder", *profile(world), *index(world), "--dataset", "plain", *images, "--steps", "1"]
+    assert main([*command, "--out", str(tmp_path / "trained")]) == 0
+    count = len(COLORS)
+    assert f"{count} of {2 * count} images (50.0 percent) are copies of others" in caplog.text
+    data = read_object(tmp_path / "trained" / "encoder" / "training.json")["data"]
+    validated = 2 * (count - len(TRAINED))
+    assert data["labeled images validated on"] == validated
+    assert data["labeled images trained on"] == 2 * count - validated
+    assert len(KnownImages.load(tmp_path / "trained" / "images.npz").ids) == 2 * count
 
 
 def test_images_of_another_content_under_the_same_names_are_said(
