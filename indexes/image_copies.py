@@ -158,25 +158,28 @@ def _part(db: sqlite3.Connection, digests: Sequence[bytes], contents: Mapping[by
 
 
 def _pairs(ones: Signatures, others: Signatures) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yields the rows of copies, in parts.
+    """Yields the rows of copies, in parts; of the same signatures, each pair once.
 
     The mean of an image and the means of its parts differ from a copy's by no more than their pixels do, so that most
     images are ruled out by few numbers.
     """
     mean, other_mean = (np.asarray(values.mean(axis=1), np.float32) for values in (ones, others))
-    limit = _limit(ones)
+    limit, coarse = _limit(ones), _coarse(ones)
     order, other_order = np.argsort(mean, kind="stable"), np.argsort(other_mean, kind="stable")
-    sorted_mean, coarse, other_coarse = other_mean[other_order], _coarse(ones), _coarse(others[other_order])
-    squares = np.square(other_coarse).sum(axis=1)
+    other_mean, other_coarse = other_mean[other_order], _coarse(others[other_order])
+    # One product is half of the squared distance, less what does not depend on the other image.
+    keys = np.hstack([other_coarse, np.square(other_coarse).sum(axis=1, keepdims=True) / 2])
     for start in range(0, len(ones), _BLOCK):
         rows = order[start : start + _BLOCK]
         low, high = (mean[rows] - limit[rows]).min(), (mean[rows] + limit[rows]).max()
-        first, last = np.searchsorted(sorted_mean, [low, np.nextafter(high, np.float32(np.inf))])
-        distance = squares[first:last] - 2 * coarse[rows] @ other_coarse[first:last].T
+        first, last = np.searchsorted(other_mean, [low, np.nextafter(high, np.float32(np.inf))]).tolist()
+        first = start if ones is others else first
         bound = coarse.shape[1] * np.square(limit[rows] + _ROUNDING) - np.square(coarse[rows]).sum(axis=1)
-        near, other_near = np.nonzero(distance <= bound[:, None])
+        products = np.hstack([-coarse[rows], np.ones((len(rows), 1), np.float32)]) @ keys[first:last].T
+        near = np.flatnonzero(products <= bound[:, None] / 2)
         for at in range(0, len(near), _PAIRS):
-            one, other = rows[near[at : at + _PAIRS]], other_order[first + other_near[at : at + _PAIRS]]
+            row, place = np.divmod(near[at : at + _PAIRS], last - first)
+            one, other = rows[row], other_order[first + place]
             same = are_copies(ones[one], others[other])
             yield one[same], other[same]
 
@@ -197,4 +200,6 @@ def _limit(signatures: Signatures) -> FloatArray:
 def _coarse(signatures: Signatures) -> FloatArray:
     """Returns the means of 4 by 4 parts, float32 [N, 48], about the middle gray."""
     parts = signatures.reshape(len(signatures), _COARSE, SIDE // _COARSE, _COARSE, SIDE // _COARSE, 3)
-    return np.asarray(parts.mean(axis=(2, 4), dtype=np.float32).reshape(len(signatures), 3 * _COARSE**2) - 128, np.float32)
+    return np.asarray(
+        parts.mean(axis=(2, 4), dtype=np.float32).reshape(len(signatures), 3 * _COARSE**2) - 128, np.float32
+    )

@@ -42,7 +42,6 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     questions = load_questions(args)
 
-    from evaluation.image_overlap import warn_of_labeled
     from indexes.store.index import Index, check_candidates
     from omgm.originals import original_images
     from omgm.parts import build_encoder
@@ -53,13 +52,11 @@ def run(args: argparse.Namespace) -> None:
     index = Index.open(folder, encoder=encoder, image_weight=profile.search.image_weight)
     check_candidates(index, profile.search.candidates)
     check_known(index, questions)
-    find = finder(args)
-    warn_of_labeled({question.image_id: find(question.image_id) for question in questions}, folder)
     count = mine_negatives(
         encoder,
         index,
         questions,
-        find,
+        finder(args),
         args.out,
         k=profile.search.k,
         images=original_images(folder, images if args.kb is None else None) if args.kb or images else None,

@@ -12,7 +12,7 @@ from PIL import Image
 from indexes.image_copies import KnownImages
 from omgm.__main__ import main
 from retriever.files import read_object
-from tests.fakes.inputs import TRAINED, negatives, profile, write_inputs
+from tests.fakes.inputs import TRAINED, generator, profile, write_inputs
 from tests.fakes.rows import write_jsonl
 from tests.fakes.training_world import COLORS
 
@@ -142,9 +142,9 @@ def test_images_of_another_content_under_the_same_names_are_said(
     assert expected in capsys.readouterr().out
 
 
-def test_labeled_images_whose_negatives_are_mined_find_themselves(
+def test_labeled_images_that_a_generator_is_trained_with_find_themselves(
     world: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert main(negatives(world, tmp_path)) == 0
+    assert main([*generator(world, tmp_path), "--samples-only"]) == 0
     share = f"{len(TRAINED)} of {len(COLORS)} images ({100 * len(TRAINED) / len(COLORS):.1f} percent)"
     assert f"{share} are its labeled images, and find themselves" in caplog.text
