@@ -18,6 +18,7 @@ import numpy as np
 from evaluation.datasets import Question, find_query_image
 from evaluation.metrics import Outcome, figures_of, percent
 from indexes.image_copies import KnownImages, are_copies
+from indexes.store.article_store import ArticleStore
 from indexes.store.index import Index
 from retriever.wording import counted
 
@@ -84,11 +85,17 @@ def read_images(ids: Iterable[str], folder: Path) -> KnownImages:
 
 
 def note_images(folder: Path, images: KnownImages, profile: Path | None = None) -> None:
-    """Notes images beside an index or a profile; with `profile`, also those that the profile in that folder notes."""
-    before = KnownImages.load(profile / NOTE) if profile else images
-    new = [row for row, id in enumerate(before.ids) if id not in {*images.ids}]
-    ids = [*images.ids, *(before.ids[row] for row in new)]
-    KnownImages(ids, np.concatenate([images.signatures, before.signatures[new]])).save(folder / NOTE)
+    """Notes images beside an index or a profile; with `profile`, also those that the profile in that folder notes.
+
+    Images of several data sets may have the same id. If there are no images, an earlier note goes.
+    """
+    noted = [images, KnownImages.load(profile / NOTE)] if profile else [images]
+    pairs = dict.fromkeys((id, row.tobytes()) for one in noted for id, row in zip(one.ids, one.signatures, strict=True))
+    if pairs:
+        signatures = np.frombuffer(b"".join(row for _, row in pairs), np.uint8).reshape(len(pairs), -1)
+        KnownImages([id for id, _ in pairs], signatures).save(folder / NOTE)
+    else:
+        (folder / NOTE).unlink(missing_ok=True)
 
 
 def overlap_text(metrics: Mapping[str, Any]) -> list[str]:
@@ -108,14 +115,22 @@ _SHOWN = ("step1_recall@1", "step2_recall@1", "section_recall@1", "accuracy")
 
 def warn_of_labeled(images: Mapping[str, Path | None], index: Path) -> None:
     """Warns if images that an index is asked with are its labeled images: each of them is its own best candidate."""
-    known = KnownImages.of(images).copies_in(KnownImages.load(index / NOTE)) if (index / NOTE).is_file() else set()
+    known = KnownImages.of(images).copies_in(KnownImages.load(index / NOTE))
     if known:
         share = f"{percent(len(known) / len(images))} percent"
         what = "are its labeled images, and find themselves, as images that are asked later will not"
         logger.warning("%s: %d of %d images (%s) %s", index, len(known), len(images), share, what)
 
 
-def _with_main_image(questions: Sequence[Question], asked: KnownImages, index: Index) -> Iterator[str]:
+def warn_of_main(questions: Sequence[Question], images: Mapping[str, Path | None], index: ArticleStore) -> None:
+    """Warns if images are the main images of their entities, on which a training is trained, too."""
+    if same := list(_with_main_image(questions, KnownImages.of(images), index)):
+        share = f"{percent(len(same) / len(questions))} percent"
+        what = "have the main image of their entity, on which the encoder is trained, too"
+        logger.warning("%d of %s (%s) %s", len(same), counted(len(questions), "question"), share, what)
+
+
+def _with_main_image(questions: Sequence[Question], asked: KnownImages, index: ArticleStore) -> Iterator[str]:
     """Yields the ids of the questions whose image is the main image of a gold entity."""
     pairs = [
         (question, row)

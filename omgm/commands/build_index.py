@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     kb = existing(args.kb, "--kb")
     images = images_of(args)
 
-    from evaluation.image_overlap import NOTE, note_images
+    from evaluation.image_overlap import note_images
     from indexes.builder.chat_summarizer import ChatSummarizer
     from indexes.builder.report import counts_of, encoder_warning, ledger_of, problem_lines, read_report
     from indexes.image_copies import KnownImages
@@ -101,9 +101,7 @@ def run(args: argparse.Namespace) -> None:
         return
     with parts.opened_summarizer(profile) as summarizer:
         index = indexing.build(profile, replace(order, summarizer=summarizer))
-    (args.out / NOTE).unlink(missing_ok=True)
-    if labeled:
-        note_images(args.out, KnownImages.of({image.image_id: image.path for image in labeled}))
+    note_images(args.out, KnownImages.of({image.image_id: image.path for image in labeled}))
     report = read_report(index.folder)
     # Not in report.json, which is the same for identical indexes.
     asked = summarizer.counts if isinstance(summarizer, ChatSummarizer) else None

@@ -11,6 +11,7 @@ from omgm.commands.common import (
     add_questions,
     contents_of,
     labeled_of,
+    load_questions,
     load_rows,
     profile_of,
     seed_of,
@@ -42,6 +43,7 @@ def run(args: argparse.Namespace) -> None:
         return
     profile, labeled = profile_of(args), labeled_of(args)
 
+    from evaluation.image_overlap import warn_of_main
     from omgm.parts import model_folder, placement
     from training.config import TrainingConfig
     from training.encoder_data import EncoderData
@@ -57,6 +59,8 @@ def run(args: argparse.Namespace) -> None:
         trim_borders=profile.search.trim_borders,
         contents=contents_of(images),
     )
+    if images:
+        warn_of_main(load_questions(args), images, data.index)
     folder = train_encoder(
         model_folder(profile, "encoder"),
         data,

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
+from evaluation.image_overlap import note_images
 from indexes.image_copies import KnownImages
 from omgm.__main__ import main
 from retriever.files import read_object
@@ -117,11 +119,19 @@ def test_a_training_holds_copies_out_together_and_notes_its_images(
     assert main([*command, "--out", str(tmp_path / "trained")]) == 0
     count = len(COLORS)
     assert f"{count} of {2 * count} images (50.0 percent) are copies of others" in caplog.text
+    assert f"{4 * count} of {4 * count} questions (100.0 percent) have the main image of their entity" in caplog.text
     data = read_object(tmp_path / "trained" / "encoder" / "training.json")["data"]
     validated = 2 * (count - len(TRAINED))
     assert data["labeled images validated on"] == validated
     assert data["labeled images trained on"] == 2 * count - validated
-    assert len(KnownImages.load(tmp_path / "trained" / "images.npz").ids) == 2 * count
+    noted = KnownImages.load(tmp_path / "trained" / "images.npz")
+    assert len(noted.ids) == 2 * count
+
+    new = KnownImages(noted.ids[:1], noted.signatures[:1] ^ np.uint8(255))  # another image of the same id
+    note_images(tmp_path, new, tmp_path / "trained")
+    assert len(KnownImages.load(tmp_path / "images.npz").ids) == 2 * count + 1
+    note_images(tmp_path, KnownImages([], noted.signatures[:0]))
+    assert not (tmp_path / "images.npz").exists()
 
 
 def test_images_of_another_content_under_the_same_names_are_said(
