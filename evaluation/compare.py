@@ -8,12 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evaluation.journal import read_rows
 from evaluation.metrics import CUTOFFS, Outcome, counts_of, is_unseen_question, metric_names
 from evaluation.protocol import comparable
 from evaluation.records import RECORDS, outcome_of, read_records
 from evaluation.significance import LEVEL, RESAMPLES, difference, figure
 from evaluation.summary import counts_line
+from retriever.identity import short_hash
 from retriever.wording import counted
 
 QuestionKey = tuple[str, str, str]
@@ -32,11 +35,13 @@ class FinishedRun:
         folder: Its folder.
         metrics: Its `metrics.json`.
         outcomes: Its outcomes by question.
+        images: A hash of the bytes of each image, by that of its id; empty for a run of an agent.
     """
 
     folder: Path
     metrics: Mapping[str, Any]
     outcomes: Mapping[QuestionKey, Outcome]
+    images: Mapping[int, int]
 
 
 def compare(
@@ -77,6 +82,7 @@ def compare(
     common = [key for key in runs[0].outcomes if all(key in run.outcomes for run in runs)]
     if not common:
         raise ValueError("the runs have no question in common (same id, image and text); compare runs of one file")
+    problem = "; ".join(filter(None, [problem, *_other_images(runs, labels, common)]))
     tables = [_metric_scores(run, common) for run in runs]
     names = list(dict.fromkeys(name for table in tables for name in table))
     shared = [name for name in names if all(name in table for table in tables)]
@@ -122,7 +128,28 @@ def load_run(folder: Path) -> FinishedRun:
             )
     if not outcomes or not dataset:
         raise ValueError(f"{folder}: the run has no questions or does not name its data set")
-    return FinishedRun(folder, metrics, outcomes)
+    return FinishedRun(folder, metrics, outcomes, _noted_images(folder))
+
+
+def _noted_images(folder: Path) -> dict[int, int]:
+    """Returns what a run notes of its images (`evaluation.run.claim`)."""
+    path, name = folder / "run.npz", "query images"
+    if not path.is_file():
+        return {}
+    with np.load(path, allow_pickle=False) as arrays:
+        if f"{name}.names" not in arrays:
+            return {}
+        return dict(zip(arrays[f"{name}.names"].tolist(), arrays[f"{name}.contents"].tolist(), strict=True))
+
+
+def _other_images(runs: Sequence[FinishedRun], labels: Sequence[str], keys: Sequence[QuestionKey]) -> Iterator[str]:
+    """Says of each run how many of the questions were asked with other images than in the first, under their names."""
+    names = [short_hash(image) for _, image, _ in keys]
+    first = runs[0].images
+    for run, label in zip(runs[1:], labels[1:], strict=True):
+        others = sum(run.images.get(name, first[name]) != first[name] for name in names if name in first)
+        if others:
+            yield f"in {label}, the image files of {others} of {counted(len(keys), 'common question')} have other bytes"
 
 
 def _metric_scores(run: FinishedRun, keys: Sequence[QuestionKey]) -> MetricScores:
@@ -208,6 +235,7 @@ def _labels(folders: Sequence[Path]) -> list[str]:
 
 
 def _describe(run: FinishedRun, label: str, common: Sequence[QuestionKey]) -> dict[str, Any]:
+    known = (run.metrics.get("overlap") or {}).get("questions", {})
     return {
         "name": label,
         "profile": run.metrics.get("profile") or "-",
@@ -216,6 +244,7 @@ def _describe(run: FinishedRun, label: str, common: Sequence[QuestionKey]) -> di
         "n_queries": len(run.outcomes),
         "n_not_common": len(run.outcomes) - len(common),
         **counts_of([run.outcomes[key] for key in common]),
+        "n_overlap": sum(id in known for id, *_ in common),
         "failed": [run.outcomes[key].id for key in common if run.outcomes[key].failed is not None],
         "latency_ms": run.metrics.get("latency_ms") or {},
     }

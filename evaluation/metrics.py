@@ -236,10 +236,11 @@ def _breakdown(outcomes: Sequence[Outcome], name: str) -> dict[str, dict[str, An
     for outcome in outcomes:
         if outcome.groups.get(name):
             groups[outcome.groups[name]].append(outcome)
-    return {group: _figures(members) for group, members in sorted(groups.items())}
+    return {group: figures_of(members) for group, members in sorted(groups.items())}
 
 
-def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def figures_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Returns the main figures of some of the queries."""
     return {
         "n": len(outcomes),
         "step1_recall@1": _recalls(outcomes, "step1")["recall@1"],

@@ -54,6 +54,7 @@ def evaluate(
     entity_image: Callable[[str], Path | None] | None = None,
     depends_on: Mapping[str, Any] = MappingProxyType({}),
     deviations: Mapping[str, str] = MappingProxyType({}),
+    further: Callable[[Sequence[Outcome]], Mapping[str, Any]] = lambda outcomes: {},
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Asks all questions, measures every step and the answers, and writes the run to `out`.
@@ -85,6 +86,7 @@ def evaluate(
         entity_image: Finds the main image of an entity by its id, for the report.
         depends_on: What else the answers depend on, such as weights; a resumed run must have the same.
         deviations: A sentence on each deviation from the published protocol, by its short name (`Protocol`).
+        further: Computes further entries of `metrics.json`, such as `evaluation.image_overlap.ImageOverlap`.
         overwrite: Whether to replace a run with other inputs.
 
     Returns:
@@ -117,10 +119,17 @@ def evaluate(
 
     asker = Asker(retriever, None if generator is None else generate, query_images)
     with bars(progress):
-        _ask_all(asker, questions, bem, records, batch_size)
+        fill(
+            records,
+            lambda: questions,
+            len(questions),
+            batch_size,
+            lambda batch: map(to_json, asker.ask(batch, bem)),
+            lambda _, row: row["failed"] is not None,
+        )
     latency = _latency(asker, questions, records, batch_size)
     outcomes = [outcome_of(record) for record in read_records(records)]
-    metrics = _metrics(outcomes, header, questions[0].style, latency)
+    metrics = {**_metrics(outcomes, header, questions[0].style, latency), **further(outcomes)}
     main = metrics["answer"]["metric"] if generator is not None else None
     metrics |= protocol_of(header["dataset"], main, deviations).as_dict()
     warn_of_failures(out, (outcome.failed for outcome in outcomes))
@@ -140,19 +149,6 @@ def _loop() -> BackgroundLoop:
     loop = BackgroundLoop()
     atexit.register(loop.close)
     return loop
-
-
-def _ask_all(
-    asker: Asker, questions: Sequence[Question], bem: LearnedJudge | None, path: Path, batch_size: int
-) -> None:
-    fill(
-        path,
-        lambda: questions,
-        len(questions),
-        batch_size,
-        lambda batch: map(to_json, asker.ask(batch, bem)),
-        lambda _, row: row["failed"] is not None,
-    )
 
 
 def _latency(asker: Asker, questions: Sequence[Question], path: Path, batch_size: int) -> dict[str, Any]:

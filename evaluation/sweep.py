@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from evaluation.metrics import percent, rank_of, ranked, recall_at_k
@@ -19,6 +20,7 @@ class _Scores:
     """The scores of one record; lists run over the candidates of step 1, best first."""
 
     asks: tuple[str, str]
+    image: str  # the name of its content
     gold: frozenset[str]
     gold_section: int | None
     entities: list[str]
@@ -36,6 +38,7 @@ def sweep(
     report: Iterable[QueryRecord] | None = None,
     report_split: str | None = None,
     out: Path | None = None,
+    contents: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Finds alpha and beta and, with `report`, the metrics they reach on another split.
 
@@ -54,6 +57,7 @@ def sweep(
         report: The records of a run on another split.
         report_split: Name of that split.
         out: A folder for `sweep.json` and `sweep.png`.
+        contents: A name for the content of each image, by its id, see `KnownImages.names`; by default the id.
 
     Returns:
         The content of `sweep.json`: the choice, and a row for each alpha and each beta.
@@ -66,7 +70,7 @@ def sweep(
         raise ValueError("alphas and betas need at least one value each")
     if report is not None and report_split in (None, tune_split):
         raise ValueError(f"report_split must differ from the tuning split, {tune_split!r}")
-    tuning = [_scores(record) for record in tune]
+    tuning = [_scores(record, contents) for record in tune]
     if tuning and not any(scores.entities for scores in tuning):
         raise ValueError(f"{tune_split}: no question has candidates, so there is nothing to tune on")
     by_alpha = [{"alpha": alpha, **_entity_figures(tuning, alpha)} for alpha in alphas]
@@ -77,13 +81,16 @@ def sweep(
     table: dict[str, Any] = {"tuned_on": tune_split, "alpha": alpha, "beta": beta}
     table |= {"by_alpha": by_alpha, "by_beta": by_beta}
     if report is not None:
-        held_out = [_scores(record) for record in report]
-        shared = {scores.asks for scores in tuning} & {scores.asks for scores in held_out}
+        held_out = [_scores(record, contents) for record in report]
+        tuned = {(scores.image, scores.asks[1]) for scores in tuning}
+        shared = [scores.asks for scores in held_out if (scores.image, scores.asks[1]) in tuned]
         if shared:
             raise ValueError(
                 f"{report_split!r} and {tune_split!r} share {counted(len(shared), 'query')}, such as {min(shared)!r}"
             )
-        table["reported"] = {"split": report_split, **_entity_figures(held_out, alpha)}
+        seen = {scores.image for scores in tuning}
+        overlap = sum(scores.image in seen for scores in held_out) / len(held_out) if held_out else 0.0
+        table["reported"] = {"split": report_split, **_entity_figures(held_out, alpha), "overlap": overlap}
         if beta is not None:
             table["reported"] |= _section_figures(held_out, alpha, beta)
     if out is not None:
@@ -103,15 +110,23 @@ def as_text(table: Mapping[str, Any]) -> str:
         reported = table["reported"]
         figures = [f"{name} {percent(reported.get(name))}" for name in ("recall@1", "recall@5", "section_recall@1")]
         lines.append(f"on {reported['split']}, {counted(reported['n'], 'query')}: {', '.join(figures)}")
+        lines += [overlap] if (overlap := overlap_text(reported)) else []
     return "\n".join(lines)
 
 
-def _scores(record: QueryRecord) -> _Scores:
+def overlap_text(reported: Mapping[str, Any]) -> str:
+    """Says what share of the reported queries has an image of the tuning split; "" if none has."""
+    share = reported["overlap"]
+    return f"{percent(share)} percent of these queries have an image of the tuning split" if share else ""
+
+
+def _scores(record: QueryRecord, contents: Mapping[str, str]) -> _Scores:
     by_entity = {candidate.entity: candidate for candidate in record.candidates}
     order = [entity for entity, _ in ranked(record.rankings.get("step1", [])) if entity in by_entity]
     candidates = [by_entity[entity] for entity in order or by_entity]
     return _Scores(
         asks=record.asks,
+        image=contents.get(record.image_id, record.image_id),
         gold=frozenset(record.gold.entities),
         gold_section=record.gold.section,
         entities=[candidate.entity for candidate in candidates],

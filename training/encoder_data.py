@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,12 +35,15 @@ class EncoderData:
         originals: Where their images are; without it, the index's thumbnails are trained on.
         labeled: Images beyond the main images, such as those of questions.
         trim_borders: Whether uniform borders are cut off labeled images, as off query images.
+        contents: A name for the content of each labeled image, by its id, the same for copies, which are held out
+            together (`indexes.image_copies.content_names`); by default the id.
     """
 
     index: ArticleStore
     originals: ImageSource | None = None
     labeled: Sequence[LabeledImage] = ()
     trim_borders: bool = False
+    contents: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,13 @@ class TrainingQuestion(AskedQuestion, Protocol):
         """The evidence section's position in the article as published."""
 
 
-def is_held_out(image_id: str, share: float, seed: int) -> bool:
+def is_held_out(content: str, share: float, seed: int) -> bool:
     """Returns whether an image is held out for validation, as is a `share` of all images, in 0..1.
+
+    Images go by names for their content, so that copies are held out together (`indexes.image_copies.content_names`).
 
     The result depends on nothing but the arguments, so that every training holds out the same images: validation would
     be spoiled if another model had been trained on them.
     """
-    digest = hashlib.sha256(f"{seed}:{image_id}".encode()).digest()
+    digest = hashlib.sha256(f"{seed}:{content}".encode()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64

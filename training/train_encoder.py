@@ -102,7 +102,7 @@ def train_encoder(
     labeled = known_labels(data, entities)
     for label in labeled:
         loader = ImageLoader(str(label.path), read)
-        if is_held_out(label.image_id, config.validation_share, config.seed):
+        if is_held_out(data.contents.get(label.image_id, label.image_id), config.validation_share, config.seed):
             validation.append((loader, label.rows))
         else:
             training += [(loader, row) for row in label.rows]
@@ -127,6 +127,7 @@ def train_encoder(
         "labels": Items(
             ((label.image_id, [ids[row] for row in label.rows]) for label in labeled), "image", "another entity"
         ),
+        "held out": "by content" if data.contents else "by name",
         "labeled images": files_as_items(((label.image_id, label.path) for label in labeled), "image"),
         "main images": files_as_items(
             ((ids[row], load.content(load.name)) for row, load in main.items()), "main image"

@@ -32,6 +32,7 @@ class Components:
         bem: E-VQA's judge.
         deviations: A sentence on each deviation from the published protocol, see `evaluation.protocol.Protocol`.
         sections: Encodes sections for `reranker`, if it compares vectors.
+        folder: The folder of the profile, if it has one, with a note of its images (`evaluation.image_overlap`).
     """
 
     profile: str
@@ -52,6 +53,7 @@ class Components:
     bem: LearnedJudge | None = None
     deviations: Mapping[str, str] = field(default_factory=dict)
     sections: SectionEncoder | None = None
+    folder: Path | None = None
 
     @property
     def candidates(self) -> Candidates:

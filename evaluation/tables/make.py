@@ -11,9 +11,9 @@ from evaluation.compare import load_run
 from evaluation.metrics import percent
 from evaluation.records import RECORDS, read_records
 from evaluation.summary import counts_line
-from evaluation.sweep import sweep
+from evaluation.sweep import overlap_text, sweep
 from evaluation.tables.paper import FigureBlock, PaperTable, TableRow, cell
-from evaluation.tables.runs import TableRuns
+from evaluation.tables.runs import TableRuns, contents_of
 from retriever.wording import counted
 
 GRID = [round(i / 10, 1) for i in range(11)]
@@ -127,10 +127,12 @@ def _swept(table: PaperTable, runs: TableRuns, tuned_on: Path | None) -> tuple[F
             tune_split=str(tuned_on),
             report=records,
             report_split="the questions",
+            contents=contents_of(tuned_on, runs.questions),
         )
         on = f"{tuned_on} (tuning split), profile {runs.components.profile}"
         reported = percent(result["reported"].get(measure))
         note = f"Chosen there: {_chosen(result, name)}. Reported on {_measured_on(runs)}: {column} {reported}."
+        note += f" {overlap}." if (overlap := overlap_text(result["reported"])) else ""
     rows = tuple(
         (f"{row[name]:.1f}", (None if row[measure] is None else 100 * row[measure],)) for row in result[f"by_{name}"]
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.ablation import SectionChoice, choices
-from evaluation.datasets import Question
+from evaluation.image_overlap import ImageOverlap, read_images
 from evaluation.records import RECORDS, QueryRecord, read_records
 from evaluation.run import evaluate
 from evaluation.sweep import best_section
@@ -25,6 +25,7 @@ from retriever.protocols import FusionEncoder, Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
+from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class TableRuns:
             index_info=_describe(self.main),
             bem=None if plan.generator is None else self.components.bem,
             deviations=self.components.deviations,
+            further=self._overlap,
         )
         if metrics["n_failed"]:  # not retried later, because the runs that replay this one must match it
             logger.warning("tables keep run %s despite its failures; delete %s to redo all runs", name, folder.parent)
@@ -81,6 +83,12 @@ class TableRuns:
         """Returns the `metrics.json` of a run."""
         metrics: dict[str, Any] = json.loads((self.folder(name) / "metrics.json").read_text(encoding="utf-8"))
         return metrics
+
+    @cached_property
+    def _overlap(self) -> ImageOverlap:
+        asked, index = self.questions, self.main
+        folder = asked.index or index.folder
+        return ImageOverlap.of(asked.questions, asked.query_images, index, folder, self.components.folder)
 
     @cached_property
     def _indexes(self) -> TableIndexes:
@@ -199,19 +207,35 @@ class TableRuns:
         return digest.hexdigest()[:12]
 
 
-def refuse_tuned(tuned_on: Path, questions: Sequence[Question]) -> None:
-    """Checks that alpha and beta were not chosen on any of the questions.
+def contents_of(tuned_on: Path, questions: QuestionSet) -> dict[str, str]:
+    """Returns names for the contents of the images of questions and of a tuning run, see `KnownImages.names`.
+
+    Raises:
+        ValueError: `tuned_on` is not a run.
+    """
+    if not (tuned_on / RECORDS).is_file():
+        raise ValueError(f"--tuned-on: {tuned_on} has no {RECORDS}; pass a folder that omgm evaluate or sweep wrote")
+    tuned = {record.image_id for record in read_records(tuned_on / RECORDS)}
+    names = read_images([*tuned, *(one.image_id for one in questions.questions)], questions.query_images).names()
+    if missing := len(tuned - names.keys()):
+        what = f"{missing} of {counted(len(tuned), 'image')} not in {questions.query_images}"
+        logger.warning("--tuned-on: %s: %s, so these are compared with the questions' by name only", tuned_on, what)
+    return names
+
+
+def refuse_tuned(tuned_on: Path, questions: QuestionSet) -> None:
+    """Checks that alpha and beta were not chosen on any of the questions, whose images may have other names.
 
     Raises:
         ValueError: `tuned_on` is not a run, or shares a question.
     """
-    if not (tuned_on / RECORDS).is_file():
-        raise ValueError(f"--tuned-on: {tuned_on} has no {RECORDS}; pass a folder that omgm evaluate or sweep wrote")
-    used = {record.asks for record in read_records(tuned_on / RECORDS)}
-    shared = [question.id for question in questions if (question.image_id, question.question) in used]
+    names = contents_of(tuned_on, questions)
+    used = {(names.get(one.image_id, one.image_id), one.question) for one in read_records(tuned_on / RECORDS)}
+    asked = questions.questions
+    shared = [one.id for one in asked if (names.get(one.image_id, one.image_id), one.question) in used]
     if shared:
         raise ValueError(
-            f"--queries: {len(shared)} of {len(questions)} questions, such as {shared[0]!r}, are also in the tuning "
+            f"--queries: {len(shared)} of {len(asked)} questions, such as {shared[0]!r}, are also in the tuning "
             f"run {tuned_on}; report on another split"
         )
 

@@ -16,6 +16,7 @@ from omgm.commands.common import (
     add_questions,
     add_reading,
     add_seed,
+    contents_of,
     describe,
     existing,
     images_of,
@@ -64,8 +65,10 @@ def run(args: argparse.Namespace) -> None:
     kb = existing(args.kb, "--kb")
     images = images_of(args)
 
+    from evaluation.image_overlap import note_images
     from indexes.builder.chat_summarizer import ChatSummarizer
     from indexes.builder.report import counts_of, encoder_warning, ledger_of, problem_lines, read_report
+    from indexes.image_copies import KnownImages
     from indexes.store.manifest import IMAGE_PROBLEMS, REPORT, keys_are_images
     from omgm import indexing, parts
     from training.config import TrainingConfig
@@ -77,7 +80,8 @@ def run(args: argparse.Namespace) -> None:
         logger.warning("--queries has no effect: %s; set search.candidates=combined to search labeled images", what)
     if labeled:  # without the held-out ones, which trainings validate on: as keys, they would find themselves
         share, seed = TrainingConfig().validation_share, seed_of(args, profile)
-        labeled = [image for image in labeled if not is_held_out(image.image_id, share, seed)]
+        contents = contents_of({image.image_id: image.path for image in labeled})
+        labeled = [image for image in labeled if not is_held_out(contents[image.image_id], share, seed)]
     order = indexing.Build(
         kb=kb,
         out=args.out,
@@ -97,6 +101,7 @@ def run(args: argparse.Namespace) -> None:
         return
     with parts.opened_summarizer(profile) as summarizer:
         index = indexing.build(profile, replace(order, summarizer=summarizer))
+    note_images(args.out, KnownImages.of({image.image_id: image.path for image in labeled}))
     report = read_report(index.folder)
     # Not in report.json, which is the same for identical indexes.
     asked = summarizer.counts if isinstance(summarizer, ChatSummarizer) else None

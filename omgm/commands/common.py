@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,6 +202,12 @@ def seed_of(args: argparse.Namespace, profile: Profile) -> int:
     return next((seed for folder in folders if (seed := recorded_seed(folder)) is not None), 0)
 
 
+def profile_folder(args: argparse.Namespace) -> Path | None:
+    """Returns the folder of the profile, with a note of its images (`evaluation.image_overlap`); `None` for a name."""
+    path = Path(args.profile).expanduser()
+    return path.parent if path.is_file() else None
+
+
 def load_questions(args: argparse.Namespace) -> list[Question]:
     """Loads the questions of `--dataset` from `--queries`.
 
@@ -245,6 +251,20 @@ def finder(args: argparse.Namespace) -> Callable[[str], Path | None]:
     from evaluation.datasets import find_query_image
 
     return partial(find_query_image, query_images_of(args))
+
+
+def contents_of(images: Mapping[str, Path | None]) -> dict[str, str]:
+    """Returns a name for the content of each image, by its id: the same for copies, which are held out together."""
+    from evaluation.metrics import percent
+    from indexes.image_copies import content_names
+
+    names = content_names(images)
+    if copies := len(names) - len({*names.values()}):
+        share = f"{percent(copies / len(names))} percent"
+        logger.warning(
+            "%d of %d images (%s) are copies of others; copies are held out together", copies, len(names), share
+        )
+    return names
 
 
 def query_images_of(args: argparse.Namespace) -> Path:

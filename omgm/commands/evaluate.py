@@ -19,6 +19,7 @@ from omgm.commands.common import (
     existing,
     load_questions,
     print_json,
+    profile_folder,
     profile_of,
     query_images_of,
 )
@@ -89,6 +90,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.ablation import as_markdown, step_table
     from evaluation.bem import load_bem
     from evaluation.given import GOLD, GivenCandidates
+    from evaluation.image_overlap import ImageOverlap, overlap_text
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.summary import as_text, check_any
@@ -129,6 +131,7 @@ def run(args: argparse.Namespace) -> None:
         bem=bem,
         depends_on=used(profile, index, answers=not args.no_answers),
         deviations=deviations(profile, args.dataset),
+        further=ImageOverlap.of(questions, images, index, args.index, profile_folder(args)),
         overwrite=args.overwrite,
         entity_image=lambda entity: None if (row := index.row_of(entity)) is None else index.image_path(row),
     )
@@ -138,7 +141,8 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(metrics)
     else:
-        print(f"{as_text(metrics)}\n\n{as_markdown(rows)}\n{args.out / 'report.html'}")
+        print("\n".join([as_text(metrics), *overlap_text(metrics)]))
+        print(f"\n{as_markdown(rows)}\n{args.out / 'report.html'}")
     check_any(metrics)
 
 

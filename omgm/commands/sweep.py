@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from omgm.commands.common import check_known, describe, existing, print_json, profile_of, query_images_of
+from omgm.commands.common import (
+    check_known,
+    describe,
+    existing,
+    print_json,
+    profile_folder,
+    profile_of,
+    query_images_of,
+)
 from omgm.commands.evaluate import add_inputs, selected_questions
 from retriever.wording import counted
 
@@ -57,6 +65,7 @@ def run(args: argparse.Namespace) -> None:
         held_out = argparse.Namespace(**vars(args) | {"queries": existing(args.report_queries, "--report-queries")})
         questions["report"] = selected_questions(held_out)
 
+    from evaluation.image_overlap import ImageOverlap, note_images, read_images
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.summary import check_any, counts_line
@@ -68,6 +77,7 @@ def run(args: argparse.Namespace) -> None:
     retriever = open_retriever(profile, args.index)
     for selected in questions.values():
         check_known(retriever.index, selected)
+    contents = read_images((one.image_id for part in questions.values() for one in part), images).names()
     counts = {}
     for split, selected in questions.items():
         metrics = evaluate(
@@ -81,6 +91,7 @@ def run(args: argparse.Namespace) -> None:
             settings=profile.model_dump(mode="json"),
             index_info=describe(retriever.index),
             depends_on=used(profile, retriever.index, answers=False),
+            further=ImageOverlap.of(selected, images, retriever.index, args.index, profile_folder(args)),
             overwrite=args.overwrite,
         )
         check_any(metrics)
@@ -94,10 +105,12 @@ def run(args: argparse.Namespace) -> None:
         report=read_records(args.out / "report" / RECORDS) if report else None,
         report_split=str(args.report_queries) if report else None,
         out=args.out,
+        contents=contents,
     )
     chosen = {"fusion.alpha": table["alpha"]} | ({} if table["beta"] is None else {"sections.beta": table["beta"]})
     pair = chosen | {"fusion.tuned_for": profile.fusion.score_mode}
     tuned = write_profile(args.out, args.profile, parse_overrides(args.overrides) | pair)
+    note_images(args.out, read_images((one.image_id for one in questions["tune"]), images), profile_folder(args))
     if args.json:
         print_json(table)
         return
@@ -120,6 +133,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     questions, images = selected_questions(args), query_images_of(args)
 
+    from evaluation.image_overlap import note_images, read_images
     from evaluation.recognition import CROP, collect, fit, report
     from indexes.progress import progress_bar
     from omgm.opening import all_signs, open_retriever, recognition_key
@@ -136,6 +150,9 @@ def _calibrate(args: argparse.Namespace) -> None:
     all_signs(retriever, encoder)
     with progress_bar(total=len(questions), desc="calibrate", unit="question", shown=not args.json) as bar:
         trials = list(collect(retriever, questions, images, done=bar.update))
+    seen = read_images((one.image_id for one in questions), images)
+    contents = seen.names()  # copies belong to the same half of the data
+    trials = [replace(trial, image_id=contents.get(trial.image_id, trial.image_id)) for trial in trials]
     if not trials:
         raise ValueError(f"{images}: none of the questions' images can be read")
     threshold = profile.recognition.threshold
@@ -151,6 +168,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     }
     args.out.mkdir(parents=True, exist_ok=True)
     written = write_profile(args.out, args.profile, parse_overrides(args.overrides) | found)
+    note_images(args.out, seen, profile_folder(args))
     if args.json:
         print_json({"recognition": found, "report": asdict(quality), "profile": str(written)})
         return

@@ -16,6 +16,7 @@ from omgm.commands.common import (
     knowledge_of,
     load_questions,
     print_json,
+    profile_folder,
     profile_of,
     query_images_of,
 )
@@ -62,8 +63,8 @@ def run(args: argparse.Namespace) -> None:
 
     questions = _question_set(args, profile)
     if questions is not None and args.tuned_on is not None:
-        refuse_tuned(args.tuned_on, questions.questions)
-    runs = None if questions is None else TableRuns(_components(profile, args.bem, args.dataset), questions, args.out)
+        refuse_tuned(args.tuned_on, questions)
+    runs = None if questions is None else TableRuns(_components(args, profile), questions, args.out)
     measured = []
     for name in NAMES if "all" in args.tables else args.tables:
         table = make(tables()[name], runs, given, args.tuned_on)
@@ -92,7 +93,7 @@ def _question_set(args: argparse.Namespace, profile: Profile) -> QuestionSet | N
     )
 
 
-def _components(profile: Profile, bem: Path | None, dataset: str) -> Components:
+def _components(args: argparse.Namespace, profile: Profile) -> Components:
     from evaluation.bem import load_bem
     from evaluation.tables.indexes import Components
     from omgm import indexing, parts
@@ -117,8 +118,9 @@ def _components(profile: Profile, bem: Path | None, dataset: str) -> Components:
         trim_borders=profile.search.trim_borders,
         device=parts.placement(profile)[0],
         gpu_search=profile.search.gpu,
-        bem=None if bem is None else load_bem(existing(bem, "--bem")),
-        deviations=deviations(profile, dataset),
+        bem=None if args.bem is None else load_bem(existing(args.bem, "--bem")),
+        deviations=deviations(profile, args.dataset),
+        folder=profile_folder(args),
     )
 
 

@@ -9,7 +9,9 @@ from omgm.commands.common import (
     add_max_bad,
     add_profile,
     add_questions,
+    contents_of,
     labeled_of,
+    load_questions,
     load_rows,
     profile_of,
     seed_of,
@@ -41,6 +43,7 @@ def run(args: argparse.Namespace) -> None:
         return
     profile, labeled = profile_of(args), labeled_of(args)
 
+    from evaluation.image_overlap import warn_of_main
     from omgm.parts import model_folder, placement
     from training.config import TrainingConfig
     from training.encoder_data import EncoderData
@@ -49,7 +52,15 @@ def run(args: argparse.Namespace) -> None:
     config = TrainingConfig(
         steps=args.steps, minutes=args.minutes, seed=seed_of(args, profile), device=placement(profile)[0]
     )
-    data = EncoderData(**articles_of(args, profile), labeled=labeled, trim_borders=profile.search.trim_borders)
+    images = {image.image_id: image.path for image in labeled}
+    data = EncoderData(
+        **articles_of(args, profile),
+        labeled=labeled,
+        trim_borders=profile.search.trim_borders,
+        contents=contents_of(images),
+    )
+    if images:
+        warn_of_main(load_questions(args), images, data.index)
     folder = train_encoder(
         model_folder(profile, "encoder"),
         data,
@@ -58,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
         provenance=provenance_of(profile.encoder.model),
         overwrite=args.overwrite,
     )
-    print(f"trained; use it with --profile {write_trained(args, 'encoder.model', folder)}")
+    print(f"trained; use it with --profile {write_trained(args, 'encoder.model', folder, images)}")
 
 
 _MAX_BAD = 0.05
@@ -101,6 +112,6 @@ def _train_sections(args: argparse.Namespace) -> None:
         overwrite=args.overwrite,
     )
     found = {} if trained.weight is None else {"sections.cosine_weight": trained.weight}
-    written = write_trained(args, "sections.model", trained.folder, **found)
+    written = write_trained(args, "sections.model", trained.folder, {}, **found)
     print(*(f"{key} = {value:g} on held-out articles" for key, value in found.items()), sep="\n")
     print(f"trained; the index stays as it is; use it with --profile {written}")

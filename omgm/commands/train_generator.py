@@ -19,7 +19,9 @@ from omgm.commands.common import (
     add_questions,
     finder,
     load_questions,
+    profile_folder,
     profile_of,
+    query_images_of,
 )
 from omgm.commands.numbers import natural, positive
 from omgm.commands.training import (
@@ -184,6 +186,7 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
     """Creates the samples and returns their file; frees the retriever's memory afterward."""
     import torch
 
+    from evaluation.image_overlap import warn_of_labeled
     from indexes.store.generations import current_files
     from indexes.store.manifest import read_manifest
     from omgm.identity import sections_weights
@@ -202,7 +205,9 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
     for step in retrieval.values():  # the models are compared by their weights, wherever they are
         step.pop("model", None)
 
-    index = training_index(args, profile, tokens=True)
+    index, find = training_index(args, profile, tokens=True), finder(args)
+    questions = load_questions(args)
+    warn_of_labeled({question.image_id: find(question.image_id) for question in questions}, index)
     manifest = read_manifest(current_files(index))
 
     def retriever() -> QueryRetriever:
@@ -210,8 +215,8 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
 
     path = make_samples(
         retriever,
-        load_questions(args),
-        finder(args),
+        questions,
+        find,
         args.out,
         multimodal=profile.generator.multimodal,
         most=args.most,
@@ -234,6 +239,7 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
 
 
 def _write_profile(args: argparse.Namespace, profile: Profile, style: Style, tokenizer: str) -> Path:
+    from evaluation.image_overlap import note_images, read_images
     from omgm.profile import parse_overrides, write_profile
 
     served = {
@@ -243,4 +249,6 @@ def _write_profile(args: argparse.Namespace, profile: Profile, style: Style, tok
         "generator.tokenizer": tokenizer,
         "generator.style": style,
     }
+    asked = read_images((question.image_id for question in load_questions(args)), query_images_of(args))
+    note_images(args.out, asked, profile_folder(args))
     return write_profile(args.out, args.profile, parse_overrides(args.overrides) | served)

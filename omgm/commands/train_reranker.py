@@ -9,6 +9,7 @@ from pathlib import Path
 from omgm.commands.common import (
     add_profile,
     add_questions,
+    contents_of,
     existing,
     finder,
     load_rows,
@@ -90,10 +91,13 @@ def run(args: argparse.Namespace) -> None:
         **given, seed=seed_of(args, profile), device=placement(profile)[0], recipe=profile.fusion.recipe or None
     )
     keyed = keys_are_images(profile.search.candidates)  # otherwise an index has tokens only of sections
+    rows, find = load_rows(args), finder(args)
+    images = {row.image_id: find(row.image_id) for row in rows if not isinstance(row, ValueError)}
     data = RerankerData(
         **articles_of(args, profile),
-        questions=load_rows(args),
-        query_image_of=finder(args),
+        questions=rows,
+        query_image_of=find,
+        contents=contents_of(images),
         negatives=existing(args.negatives, "--negatives"),
         negatives_order=args.negatives_order,
         negatives_partial=args.negatives_partial,
@@ -118,6 +122,6 @@ def run(args: argparse.Namespace) -> None:
     weights = {"fusion.alpha": trained.alpha, "sections.beta": trained.beta}
     found = {key: value for key, value in weights.items() if value is not None}
     pair = {"fusion.tuned_for": profile.fusion.score_mode} if found else {}
-    written = write_trained(args, "fusion.model", trained.folder, **found, **pair)
+    written = write_trained(args, "fusion.model", trained.folder, images, **found, **pair)
     print(*(f"{key} = {value:g} on held-out images" for key, value in found.items()), sep="\n")
     print(f"trained; use it with --profile {written}")

@@ -9,7 +9,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omgm.commands.common import add_overwrite, add_reading, add_seed, existing, images_of, reading_of
+from omgm.commands.common import (
+    add_overwrite,
+    add_reading,
+    add_seed,
+    existing,
+    images_of,
+    profile_folder,
+    reading_of,
+)
 from omgm.commands.numbers import positive
 
 if TYPE_CHECKING:
@@ -87,10 +95,18 @@ def articles_of(args: argparse.Namespace, profile: Profile) -> dict[str, Any]:
     return {"index": open_articles(index), "originals": originals}
 
 
-def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: object) -> Path:
-    """Writes the profile of a training, with `defaults`, overrides and the new model; returns its path."""
+def write_trained(
+    args: argparse.Namespace, key: str, model: Path, images: Mapping[str, Path | None], **defaults: object
+) -> Path:
+    """Writes the profile of a training, with `defaults`, overrides and the new model, and notes the training's images.
+
+    Returns the profile's path.
+    """
+    from evaluation.image_overlap import note_images
+    from indexes.image_copies import KnownImages
     from omgm.profile import parse_overrides, write_profile
 
+    note_images(args.out, KnownImages.of(images), profile_folder(args))
     return write_profile(
         args.out, args.profile, defaults | parse_overrides(args.overrides) | {key: str(model.resolve())}
     )

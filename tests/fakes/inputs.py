@@ -8,13 +8,19 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
+from indexes.image_copies import KnownImages, signature
 from omgm.__main__ import main
 from tests.fakes.chat_checkpoints import write_llama
 from tests.fakes.training_world import COLORS, TOPICS, write_training_world
 from training.config import TrainingConfig
 from training.questions import is_held_out
 
-TRAINED = [color for color in COLORS if not is_held_out(f"q_{color}", TrainingConfig().validation_share, 0)]
+_PHOTOGRAPHS = [np.frombuffer(signature(Image.new("RGB", (50, 30), color)), np.uint8) for color in COLORS]
+_CONTENTS = KnownImages(COLORS, np.stack(_PHOTOGRAPHS)).names()
+TRAINED = [color for color in COLORS if not is_held_out(_CONTENTS[color], TrainingConfig().validation_share, 0)]
 """Entities whose photographs trainings do not hold out; only these become keys of an index."""
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from indexes.article_images import MAIN_ONLY, ImageUse
@@ -49,6 +49,8 @@ class RerankerData:
         negatives_partial: Whether to accept a file of which less than half is in the index, or that has negatives for
             less than half of the questions.
         serving: How the trained encoder will be used.
+        contents: A name for the content of each query image, by its id, the same for copies, which are held out
+            together (`indexes.image_copies.content_names`); by default the id.
     """
 
     index: ArticleStore
@@ -59,6 +61,7 @@ class RerankerData:
     negatives_order: Order | None = None
     negatives_partial: bool = False
     serving: Serving = Serving()
+    contents: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def images(self) -> ArticleImages:

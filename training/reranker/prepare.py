@@ -91,7 +91,8 @@ def prepare(
     golds = (key for question in questions for key in question.entity_ids)
     mined = chain.from_iterable(negatives[question.image_id].entities for question in questions)
     rows = {id: row for id in dict.fromkeys(chain(golds, mined)) if (row := data.index.row_of(id)) is not None}
-    held_out = [is_held_out(question.image_id, validation_share, seed) for question in questions]
+    contents = (data.contents.get(question.image_id, question.image_id) for question in questions)
+    held_out = [is_held_out(content, validation_share, seed) for content in contents]
     validated = list(compress(questions, held_out))
     shown = {key for question in validated for key in question.entity_ids}
     compared = shown.union(*(negatives[question.image_id].entities for question in validated))

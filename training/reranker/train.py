@@ -227,6 +227,7 @@ def _inputs_of(data: RerankerData) -> dict[str, object]:
         "articles": data.index.digest,
         "negatives": sha256_of(data.negatives),
         "order of negatives": data.negatives_order,
+        "held out": "by content" if data.contents else "by name",
         "questions": Items(asked, "question", "another wording, image, entity or section"),
         "query images": files_as_items(images, "image"),
     }

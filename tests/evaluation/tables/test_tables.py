@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from evaluation.ablation import SectionChoice
-from evaluation.datasets import load
+from evaluation.datasets import find_query_image, forget_listings, load
 from evaluation.records import RECORDS, read_records
 from evaluation.tables.indexes import Components, QuestionSet
 from evaluation.tables.make import MeasuredTable, make
@@ -367,15 +367,23 @@ def test_runs_that_are_given_make_rows(world: Path) -> None:
 
 def test_no_figures_on_the_split_that_was_tuned_on(world: Path) -> None:
     tuned, test = runs_of(world, "validation").folder("full"), runs_of(world)
-    refuse_tuned(tuned, test.questions.questions)
+    refuse_tuned(tuned, test.questions)
     with pytest.raises(ValueError, match=r"3 of 3 questions.*tuning run"):
-        refuse_tuned(test.folder("full"), test.questions.questions)
+        refuse_tuned(test.folder("full"), test.questions)
+    renamed = [replace(question, image_id=f"renamed_{question.image_id}") for question in test.questions.questions]
+    for question in test.questions.questions:
+        photo = Image.open(find_query_image(test.questions.query_images, question.image_id) or "")
+        photo.resize((90, 90)).save(test.questions.query_images / f"renamed_{question.image_id}.png")
+    forget_listings()
+    with pytest.raises(ValueError, match=r"3 of 3 questions.*tuning run"):
+        refuse_tuned(test.folder("full"), replace(test.questions, questions=renamed))
     with pytest.raises(ValueError, match="--tuned-on"):
-        refuse_tuned(world, test.questions.questions)
+        refuse_tuned(world, test.questions)
     with pytest.raises(ValueError, match="share 3 queries"):
         make(tables()["figure3"], test, {}, test.folder("full"))
     held_out = make(tables()["figure3"], test, {}, tuned)
     assert "(tuning split)" in held_out.blocks[0].on and "Reported on evqa, 3 questions" in held_out.notes[0]
+    assert held_out.notes[0].endswith("100.0 percent of these queries have an image of the tuning split.")
     assert "is a choice, not a result" in make(tables()["figure4"], test, {}).notes[0]
 
 

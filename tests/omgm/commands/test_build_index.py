@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
+from indexes.image_copies import content_names
 from omgm import parts
 from omgm.__main__ import main
 from omgm.indexing import Build
@@ -14,7 +17,6 @@ from omgm.parts import build_summarizer
 from omgm.settings import Profile
 from retriever.images import FORMATS
 from tests.fakes.chat_server import FakeChatServer
-from tests.fakes.images import write_image
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.rows import write_jsonl
@@ -192,9 +194,12 @@ def test_labeled_images_that_the_training_of_the_encoder_held_out_are_no_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kb, images = write_kb(tmp_path)
-    names = [f"{number}.png" for number in range(60)]
-    for name in names:
-        write_image(tmp_path / "photos" / name, "red")
+    names, rng = [f"{number}.png" for number in range(60)], random.Random(0)
+    (tmp_path / "photos").mkdir()
+    for number in range(0, 60, 2):  # each is there twice, under two names
+        image = Image.frombytes("RGB", (4, 4), rng.randbytes(48)).resize((40, 40))
+        image.save(tmp_path / "photos" / names[number])
+        image.resize((60, 60)).save(tmp_path / "photos" / names[number + 1])
     rows = [
         {"id": n, "image": n, "question": "?", "answers": ["a"], "entity": "https://e.example/wiki/Lost"} for n in names
     ]
@@ -215,7 +220,10 @@ def test_labeled_images_that_the_training_of_the_encoder_held_out_are_no_keys(
     for models in ([], encoder, [*encoder, *fusion], [*encoder, "--seed", "9"]):
         build(kb, images, tmp_path / "index", *labeled, str(tmp_path / "photos"), "--dry-run", *models)
     share = TrainingConfig().validation_share
-    assert keys == [{name for name in names if not is_held_out(name, share, seed)} for seed in (0, 7, 8, 9)]
+    named = content_names({name: tmp_path / "photos" / name for name in names})
+    assert all(named[one] == named[other] for one, other in zip(names[::2], names[1::2], strict=True))
+    assert len({*named.values()}) == 30
+    assert keys == [{name for name in names if not is_held_out(named[name], share, seed)} for seed in (0, 7, 8, 9)]
     assert len({frozenset(left) for left in keys}) == 4  # the seeds hold out different images
 
     caplog.clear()

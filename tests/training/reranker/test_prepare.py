@@ -72,6 +72,14 @@ def test_samples_name_rows(world: TrainingWorld, tmp_path: Path) -> None:
     assert [names[row].name for row in samples.main_image] == [f"{color}.png" for color in COLORS]
 
 
+def test_copies_are_held_out_together(world: TrainingWorld, tmp_path: Path) -> None:
+    names = {f"q_{color}": COLORS[number // 2] for number, color in enumerate(COLORS)}  # each content has two images
+    samples = prepared(world, replace(world.data, contents=names), tmp_path, validation_share=0.5).samples
+    held_out = [is_held_out(names[question.image_id], 0.5, 0) for question in world.questions]
+    assert samples.held_out.tolist() == held_out and 0 < sum(held_out) < 16
+    assert held_out != [is_held_out(question.image_id, 0.5, 0) for question in world.questions]
+
+
 @pytest.mark.parametrize(("most_similar", "expected"), [(True, "green.png"), (False, "red.png")])
 def test_the_positive_image_is_the_one_that_mining_names(
     world: TrainingWorld, tmp_path: Path, most_similar: bool, expected: str

@@ -1,0 +1,160 @@
+"""Copies of images under other names: in the index, in the training, and in the split that was tuned on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from evaluation.image_overlap import note_images
+from indexes.image_copies import KnownImages
+from omgm.__main__ import main
+from retriever.files import read_object
+from tests.fakes.inputs import TRAINED, generator, profile, write_inputs
+from tests.fakes.rows import write_jsonl
+from tests.fakes.training_world import COLORS
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a world whose `index` has the photographs that trainings do not hold out as labeled images.
+
+    `photos` has copies of all photographs, saved again in another size and under other names, and a new one; they
+    are asked about in `copies.jsonl`. All are of one color, which is why those that are held out are main images, too.
+    """
+    folder = write_inputs(tmp_path_factory.mktemp("overlap"))
+    rows = [json.loads(line) for line in (folder / "q.jsonl").read_text().splitlines()]
+    (folder / "photos").mkdir()
+    for color in COLORS:
+        photo = Image.open(folder / "queries" / f"q_{color}.png")
+        photo.save(folder / "photos" / f"q_{color}.png")
+        photo.resize((80, 70)).save(folder / "photos" / f"copy_{color}.webp", lossless=True)
+    Image.linear_gradient("L").save(folder / "photos" / "new.png")
+    copies = [row | {"id": f"copy {row['id']}", "image": row["image"].replace("q_", "copy_")} for row in rows]
+    write_jsonl(folder / "copies.jsonl", *copies, copies[0] | {"id": "new", "image": "new"})
+    other = [row | {"question": f"Tell me, {row['question']}"} for row in copies]
+    write_jsonl(folder / "other.jsonl", *other)
+    return folder
+
+
+def asked(world: Path, name: str) -> list[str]:
+    return ["--dataset", "plain", "--queries", str(world / name), "--query-images", str(world / "photos")]
+
+
+def index(world: Path) -> list[str]:
+    return ["--index", str(world / "index")]
+
+
+def evaluated(world: Path, name: str, out: Path, *more: str) -> dict[str, Any]:
+    command = ["evaluate", *(more or profile(world)), *index(world), *asked(world, name), "--no-answers"]
+    assert main([*command, "--out", str(out)]) == 0
+    return read_object(out / "metrics.json")
+
+
+def test_questions_about_copies_of_labeled_images_are_counted(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = evaluated(world, "copies.jsonl", tmp_path / "run")
+    count = 2 * len(COLORS)  # two questions about each image
+    assert metrics["n_overlap"] == count and metrics["n_queries"] == count + 1
+    overlap = metrics["overlap"]
+    assert overlap["share"] == count / (count + 1) and overlap["others"]["n"] == 1
+    labeled = [id for id, place in overlap["questions"].items() if place == "labeled"]
+    assert len(labeled) == 2 * len(TRAINED) and set(overlap["questions"].values()) <= {"labeled", "main"}
+    printed = capsys.readouterr().out
+    assert (
+        f"known images {100 * count / (count + 1):.1f} ({2 * len(TRAINED)} among labeled images of the index" in printed
+    )
+    assert "the other 1 question: step1 recall@1" in printed
+
+    assert main(["compare", str(tmp_path / "run"), str(tmp_path / "run"), "--resamples", "9"]) == 0
+    assert f"{count} with an image that the index or the profile's training has, too" in capsys.readouterr().out
+
+
+def test_what_the_labeled_images_show_is_unknown_without_a_note(
+    world: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    note = world / "index" / "images.npz"
+    content = note.read_bytes()
+    note.unlink()
+    try:
+        metrics = evaluated(world, "copies.jsonl", tmp_path / "run")
+    finally:
+        note.write_bytes(content)
+    assert "has labeled images, but no note of their content (images.npz)" in caplog.text
+    assert set(metrics["overlap"]["questions"].values()) == {"main"}
+
+
+def test_the_split_that_was_tuned_on_is_known_by_its_images(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sweep(report: str, out: Path) -> int:
+        grids = ["--alphas", "0.5", "--betas", "0.5", "--report-queries", str(world / report), "--out", str(out)]
+        return main(["sweep", *profile(world), *index(world), *asked(world, "q.jsonl"), *grids])
+
+    assert sweep("copies.jsonl", tmp_path / "refused") == 2
+    assert f"share {2 * len(COLORS)} queries, such as ('copy_" in capsys.readouterr().err
+    assert sweep("other.jsonl", tmp_path / "swept") == 0
+    assert read_object(tmp_path / "swept" / "sweep.json")["reported"]["overlap"] == 1.0
+    assert "100.0 percent of these queries have an image of the tuning split" in capsys.readouterr().out
+
+    swept = ["--profile", str(tmp_path / "swept" / "profile.toml")]
+    places = evaluated(world, "copies.jsonl", tmp_path / "run", *swept)["overlap"]["questions"]
+    assert sum(place == "profile" for place in places.values()) == 2 * (
+        len(COLORS) - len(TRAINED)
+    )  # others are labeled
+
+
+def test_a_training_holds_copies_out_together_and_notes_its_images(
+    world: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [json.loads(line) for name in ("q", "copies") for line in (world / f"{name}.jsonl").read_text().splitlines()]
+    write_jsonl(tmp_path / "both.jsonl", *(row for row in rows if row["id"] != "new"))
+    images = ["--query-images", str(world / "photos"), "--queries", str(tmp_path / "both.jsonl")]
+    command = ["train-encoder", *profile(world), *index(world), "--dataset", "plain", *images, "--steps", "1"]
+    assert main([*command, "--out", str(tmp_path / "trained")]) == 0
+    count = len(COLORS)
+    assert f"{count} of {2 * count} images (50.0 percent) are copies of others" in caplog.text
+    assert f"{4 * count} of {4 * count} questions (100.0 percent) have the main image of their entity" in caplog.text
+    data = read_object(tmp_path / "trained" / "encoder" / "training.json")["data"]
+    validated = 2 * (count - len(TRAINED))
+    assert data["labeled images validated on"] == validated
+    assert data["labeled images trained on"] == 2 * count - validated
+    noted = KnownImages.load(tmp_path / "trained" / "images.npz")
+    assert len(noted.ids) == 2 * count
+
+    new = KnownImages(noted.ids[:1], noted.signatures[:1] ^ np.uint8(255))  # another image of the same id
+    note_images(tmp_path, new, tmp_path / "trained")
+    assert len(KnownImages.load(tmp_path / "images.npz").ids) == 2 * count + 1
+    note_images(tmp_path, KnownImages([], noted.signatures[:0]))
+    assert not (tmp_path / "images.npz").exists()
+
+
+def test_images_of_another_content_under_the_same_names_are_said(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluated(world, "q.jsonl", tmp_path / "one")
+    photo = world / "photos" / f"q_{COLORS[0]}.png"
+    content = photo.read_bytes()
+    Image.linear_gradient("L").save(photo)
+    try:
+        evaluated(world, "q.jsonl", tmp_path / "two")
+    finally:
+        photo.write_bytes(content)
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--resamples", "9"]) == 0
+    questions = 2 * len(COLORS)
+    expected = f"Warning: in two, the image files of 2 of {questions} common questions have other bytes."
+    assert expected in capsys.readouterr().out
+
+
+def test_labeled_images_that_a_generator_is_trained_with_find_themselves(
+    world: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert main([*generator(world, tmp_path), "--samples-only"]) == 0
+    share = f"{len(TRAINED)} of {len(COLORS)} images ({100 * len(TRAINED) / len(COLORS):.1f} percent)"
+    assert f"{share} are its labeled images, and find themselves" in caplog.text
