@@ -124,6 +124,7 @@ def open_retriever(
     if column is not None and column.search is not None and column.name in columns:
         labels = column.search(opened, columns[column.name])
         first.by_text, retriever.refine = labels.add, labels.refine
+        labels.encode = reranker.encode if isinstance(reranker, VectorReranker) else None
     return retriever
 
 
