@@ -9,12 +9,10 @@ from dataclasses import replace
 from PIL import Image
 
 from generators.guard import GuardedGenerator
+from retriever.label_reading import FEWEST, LEGIBLE
 from retriever.recognition import is_declined
 from retriever.types import Generation, GenerationRequest, TextLine
 
-LEGIBLE = 0.8
-"""Lines that are read less surely are no answer: 4 of 25 were right, on photographs of packages, films and bottles."""
-_FEWEST = 3  # letters and figures of a name
 _PROMINENT = 0.75  # of the largest print: a name may be on several lines
 _ILLEGIBLE = "no text on the image is legible; go closer, or turn it upright"
 
@@ -69,5 +67,5 @@ def _prominent(lines: Sequence[TextLine], image: Image.Image | None) -> tuple[Te
         sides = (right - left) * wide, (bottom - top) * high
         return min(*sides, 2 * max(sides) / len(line.text))  # a box around a sloping line is higher than its letters
 
-    sizes = {line: size(line) for line in lines if sum(map(str.isalnum, line.text)) >= _FEWEST}
+    sizes = {line: size(line) for line in lines if sum(map(str.isalnum, line.text)) >= FEWEST}
     return tuple(line for line, own in sizes.items() if own >= _PROMINENT * max(sizes.values()))
