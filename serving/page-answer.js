@@ -24,7 +24,7 @@ export function showReply(turn, reply) {
   if (reply.context_truncated) about.push("read only the beginning of the section");
   if (reply.trail) about.push(`${reply.trail.spent.tokens.toLocaleString()} tokens`, duration(reply.timings_ms.total));
   turn.answer.replaceChildren(
-    reply.answer === null ? make("p", "reply none", missing) : make("p", "reply", cited(turn, reply)),
+    reply.answer === null ? make("p", "reply none", missing) : make("p", quote.length ? "reply quoted" : "reply", cited(turn, reply)),
     ...(about.length ? [make("p", "sure", about.join(", "))] : []),
     ...(quote.length || reply.by_text ? marked(turn, quote.length ? quote : lines) : []),
   );
