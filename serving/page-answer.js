@@ -20,7 +20,8 @@ export function showReply(turn, reply) {
   if (reply.crop) about.push("recognized in a part of the image");
   if (reply.turned) about.push(`recognized when turned by ${reply.turned}°`);
   const lines = reply.text ?? [];
-  if (lines.length && lines.length !== quote.length) about.push(`${reply.by_text ? "recognized by its label" : "read on the image"}: ${lines.map((line) => line.text).join(" · ")}`);
+  if (quote.length && reply.by_text) about.push("recognized by its label");
+  else if (lines.length && !quote.length) about.push(`${reply.by_text ? "recognized by its label" : "read on the image"}: ${lines.map((line) => line.text).join(" · ")}`);
   if (reply.context_truncated) about.push("read only the beginning of the section");
   if (reply.trail) about.push(`${reply.trail.spent.tokens.toLocaleString()} tokens`, duration(reply.timings_ms.total));
   turn.answer.replaceChildren(
