@@ -14,7 +14,7 @@ from torch import Tensor
 from retriever.fusion import WORDS
 from retriever.looks import Retrieve, summed
 from retriever.protocols import ReadText
-from retriever.recognition import Recognition, is_declined
+from retriever.recognition import SURE, Recognition, is_declined
 from retriever.text_questions import TextQuestions
 from retriever.turning import unturned
 from retriever.types import Candidate, FloatArray, Query, Reading, RetrievalResult, TextLine
@@ -25,8 +25,6 @@ NEAREST = 5
 """The best candidates, one of which must have text on its images: reading costs more than the search."""
 LEGIBLE = 0.8
 """Lines that are read less surely are no answer: 4 of 25 were right, on photographs of packages, films and bottles."""
-SURE = 0.9
-"""From this probability on, words would not change what an image is recognized as."""
 
 
 def joined(lines: Sequence[TextLine]) -> str:

@@ -126,7 +126,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     from omgm.parts import build_encoder, build_fusion
     from omgm.profile import parse_overrides, write_profile
     from retriever.image_cache import ImageCache
-    from retriever.recognition import OF_WORDS
+    from retriever.recognition import APART
 
     cache = ImageCache(CACHE_BYTES)
     encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
@@ -147,7 +147,7 @@ def _calibrate(args: argparse.Namespace) -> None:
         "recognition.threshold": recognition.threshold,
         "recognition.crop_threshold": max(CROP, recognition.threshold),
         "recognition.bias": recognition.bias,
-        **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items() if name != OF_WORDS},
+        **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items() if name not in APART},
     }
     args.out.mkdir(parents=True, exist_ok=True)
     written = write_profile(args.out, args.profile, parse_overrides(args.overrides) | found)
