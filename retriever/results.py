@@ -165,10 +165,9 @@ class Answer(Generation, Retrieval):
         """Combines a retrieval result with the generator's answer to it."""
         evidence = None if generation.quote else generation.evidence or retrieval.evidence
         span = None if evidence is None else answer_span(generation, evidence.text)
-        timings = {**retrieval.timings_ms, "generate": generate_ms}
-        values = values_of(Retrieval, retrieval) | values_of(Generation, generation)
+        own = {"evidence": evidence, "span": span, "timings_ms": {**retrieval.timings_ms, "generate": generate_ms}}
         unknown = {"entity": None, "sections": ()} if generation.quote and generation.declined else {}
-        return cls(**values | {"evidence": evidence, "span": span, "timings_ms": timings} | unknown)
+        return cls(**values_of(Retrieval, retrieval) | values_of(Generation, generation) | own | unknown)
 
     @property
     def grounded(self) -> bool | None:
