@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from generators.quoting import QuotingGenerator
-from retriever.types import NOT_RECOGNIZED, Generation, GenerationRequest, Reading, TextLine
+from retriever.types import NOT_RECOGNIZED, Evidence, Generation, GenerationRequest, Reading, TextLine
 
 LABEL = (
     TextLine("ACME", 1.0, (0.1, 0.1, 0.5, 0.3)),
@@ -19,17 +19,19 @@ LABEL = (
 """A label on an image of 200 x 100 pixels; its last line is a pattern that was taken for text."""
 
 
+EVIDENCE = Evidence("e", "Beans", "Facts", "Maker: Acme\nText: ACME Foods 500 g")
+
+
 class Article:
-    """Answers with what the article says, if anything, and counts the requests."""
+    """Answers with what the article says, if anything."""
 
     name = "article"
 
-    def __init__(self, answer: str | None = None) -> None:
-        self.answer, self.requests = answer, 0
+    def __init__(self, answer: str | None = None, confidence: float | None = 0.5) -> None:
+        self.answer, self.confidence = answer, confidence
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        self.requests += len(requests)
-        return [Generation(self.answer, 0.5) for _ in requests]
+        return [Generation(self.answer, self.confidence) for _ in requests]
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
         [generation] = await self.generate([request])
@@ -40,7 +42,7 @@ class Article:
 
 def request(reading: Reading | None, recognized: float | None, text: tuple[TextLine, ...] | None) -> GenerationRequest:
     image = Image.new("RGB", (200, 100))
-    return GenerationRequest("?", image, None, recognized=recognized, text=text, reading=reading)
+    return GenerationRequest("?", image, EVIDENCE, recognized=recognized, text=text, reading=reading)
 
 
 def answer(article: Article, one: GenerationRequest) -> Generation:
@@ -57,16 +59,31 @@ def answer(article: Article, one: GenerationRequest) -> Generation:
 
 @pytest.mark.parametrize("recognized", [0.1, 0.9, None])
 def test_a_question_for_the_text_gets_its_lines(recognized: float | None) -> None:
-    article = Article("something else")
-    found = answer(article, request("text", recognized, LABEL))
-    assert (found.answer, found.quote) == ("ACME\nFoods\nnet 500 g", LABEL[:3]) and article.requests == 0
-    assert found.confidence == pytest.approx(0.9) and found.declined == (recognized == 0.1) and found.reason is None
+    for article in (Article(), Article("ACME Foods 500 g", 0.7), Article("something else", 0.9)):
+        found = answer(article, request("text", recognized, LABEL))
+        assert (found.answer, found.quote) == ("ACME\nFoods\nnet 500 g", LABEL[:3])
+        assert found.confidence == pytest.approx(0.9) and found.declined == (recognized == 0.1) and found.reason is None
+
+
+def test_an_article_that_plainly_tells_the_text_is_quoted() -> None:
+    for confidence in (0.8, None):  # a chat model reports none
+        found = answer(Article("ACME Foods 500 g", confidence), request("text", 0.9, LABEL))
+        assert (found.answer, found.quote) == ("ACME Foods 500 g", None)
+    assert found.confidence == 0.9
+    declined = answer(Article("ACME Foods 500 g", 0.8), request("text", 0.1, LABEL))
+    assert declined.quote == LABEL[:3] and declined.declined
 
 
 def test_a_name_is_the_largest_print_unless_the_article_has_the_answer() -> None:
-    assert answer(Article("Acme"), request("name", 0.8, LABEL)) == Generation("Acme", 0.4)
-    for recognized, declined in ((0.8, False), (0.1, True)):
-        found = answer(Article(), request("name", recognized, LABEL))
+    for article in (Article("Acme", 0.8), Article("Acme"), Article("Acme Food", 0.1)):  # the last two are on the image
+        assert answer(article, request("name", 0.8, LABEL)).answer == article.answer
+    for article, recognized, declined in (
+        (Article(), 0.8, False),
+        (Article("Beans", 0.9), 0.8, False),  # not in the article's words
+        (Article("Maker"), 0.8, False),
+        (Article("Acme"), 0.1, True),
+    ):
+        found = answer(article, request("name", recognized, LABEL))
         assert (found.answer, found.quote, found.declined) == ("ACME Foods", LABEL[:2], declined)
 
 
@@ -83,6 +100,7 @@ def test_where_nothing_is_legible_there_is_no_answer(text: tuple[TextLine, ...] 
     assert found.reason == "no text on the image is legible; go closer, or turn it upright"
     assert answer(Article(), request("name", 0.1, text)) == Generation(None, 0.1, declined=True)
     assert answer(Article(), request("name", 0.1, text)).reason == NOT_RECOGNIZED
+    assert answer(Article("Maker"), request("name", 0.8, text)).answer == "Maker"
     few = (replace(LABEL[0], text="A"),)  # a letter is no name
     assert answer(Article(), request("name", 0.1, few)).quote is None
 
