@@ -59,10 +59,8 @@ def quoted(generation: Generation, request: GenerationRequest) -> Generation:
         generation: The article's answer, if it has one.
         request: A question about the text on its image.
     """
-    evidence, own = (
-        generation.evidence or request.evidence,
-        (generation.confidence or 0.0) / (request.recognized or 1.0),
-    )
+    evidence = generation.evidence or request.evidence
+    own = (generation.confidence or 0.0) / (request.recognized or 1.0)
     if evidence is not None and own >= CONFIDENT and answer_span(generation, evidence.text) is not None:
         return generation
     lines = tuple(line for line in request.text or () if line.confidence >= LEGIBLE)
