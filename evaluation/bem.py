@@ -142,20 +142,20 @@ def load_bem(folder: Path) -> Bem:
         longest = min(longest, width or longest)
         return Bem(tokenize, logits, (start, end), segments, longest, width, _fingerprint(folder))
     if (folder / "model.safetensors").is_file() and config:
-        return Bem(tokenize, _bert(folder), (start, end), segments, longest, None, _fingerprint(folder))
+        return Bem(tokenize, _bert(folder, tokenizer), (start, end), segments, longest, None, _fingerprint(folder))
     raise ValueError(f"{folder}: neither model.onnx nor config.json with model.safetensors; see docs/evaluation.md")
 
 
-def _bert(folder: Path) -> Logits:
+def _bert(folder: Path, tokenizer: Any) -> Logits:
     import torch
     from transformers import BertForSequenceClassification
 
-    load: Any = BertForSequenceClassification.from_pretrained
-    model, report = load(folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True)
-    if report["missing_keys"] or model.config.num_labels != 2:
-        missing = ", ".join(sorted(report["missing_keys"])) or "a head with two classes"
-        raise ValueError(f"{folder}: not a BERT classifier with two classes: {missing} missing")
-    model.eval()
+    from retriever.models.pretrained import check_words, load_pretrained
+
+    model = load_pretrained(BertForSequenceClassification, folder)
+    if model.config.num_labels != 2:
+        raise ValueError(f"{folder}: must be a BERT classifier with two classes, has {model.config.num_labels}")
+    check_words(folder, tokenizer, model.config.vocab_size)
 
     @torch.inference_mode()
     def logits(ids: Ids, segment_ids: Ids, mask: Ids) -> NDArray[np.float32]:

@@ -25,7 +25,7 @@ from retriever.models.folder import RECORD_NAME, folder_fingerprint
 from training.batch import read_later
 from training.curve import Curve
 from training.generator.config import GeneratorTrainingConfig
-from training.generator.lora import add_adapter, load_base, require_peft, save_adapter
+from training.generator.lora import add_adapter, check_adapter, load_base, require_peft, save_adapter
 from training.generator.rendering import Collator, PromptSettings, Renderer
 from training.generator.samples import count_left_out, read_samples
 from training.memory import naming_memory_settings
@@ -92,7 +92,9 @@ def train_generator(
             trainer = LossTrainer(model=model, args=arguments, train_dataset=given, data_collator=Collator(renderer))
             trainer.add_callback(Watch(out, trainer.take_loss))
             trainer.remove_callback(PrinterCallback)  # the bar and the curve show what it would print
-            trainer.train(resume_from_checkpoint=_last_checkpoint(out / CHECKPOINTS))
+            if checkpoint := _last_checkpoint(out / CHECKPOINTS):
+                check_adapter(model, Path(checkpoint))
+            trainer.train(resume_from_checkpoint=checkpoint)
         losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
         report = {
             "kind": "generator",
