@@ -126,6 +126,7 @@ def open_retriever(
     }
     if labels := searches.get("image_text"):
         first.by_text, retriever.refine = labels.add, labels.refine
+        labels.encode = reranker.encode if isinstance(reranker, VectorReranker) else None
     if recognition is not None and recognition.weights.lead_k:
         second.verify, second.is_unsure = searches.get("keypoints"), recognition.is_unsure
     return retriever

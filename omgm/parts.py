@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from generators.guard import GuardedGenerator
 from indexes.store.columns import ColumnModel, columns
 from omgm.downloads.hub import local_folder
 from omgm.kinds import SectionKind, kind_of
@@ -113,7 +112,12 @@ def build_generator(profile: Profile, apart: bool = False) -> Generator:
         ValueError: It is a chat model, and its `base_url` or `model` is not set.
     """
     generator: Generator = kind_of("omgm.generators", profile.generator.kind)(profile, apart)
-    return GuardedGenerator(generator, profile.recognition.threshold) if profile.recognition.fitted_to else generator
+    if not profile.recognition.fitted_to:
+        return generator
+    guarded: Generator = kind_of("omgm.guards", "words" if profile.search.words else "plain")(
+        generator, profile.recognition.threshold
+    )
+    return guarded
 
 
 def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sections", "regions"]) -> Path:

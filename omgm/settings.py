@@ -52,7 +52,7 @@ class SearchSettings(_Table):
             others are searched with and without theirs.
         crops: Whether an image that is not recognized is searched again, turned and in parts.
         words: Whether the text on images is read: those of an index when it is built, and a query's if it is not
-            surely recognized.
+            surely recognized, or its text is asked for.
         keypoints: Whether keypoints of images are compared: those of an index are found when it is built, and a
             query's if it is not surely recognized.
         kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, then

@@ -125,7 +125,7 @@ def with_looks(
         spent: The milliseconds that all looks took, by step.
     """
     better = {
-        number: result if result.text else replace(result, text=results[number].text)
+        number: replace(result, text=result.text or results[number].text, reading=results[number].reading)
         for number, result in looks.items()
         if (result.recognized or 0.0) >= bar_of(recognition)
     }

@@ -144,7 +144,8 @@ class Retrieval(RetrievalFields):
             for section in self.sections[1 : 1 + OTHERS]
             if self.entity is not None and section.score is not None and best is not None
         )
-        return GenerationRequest(self.question, self.image, self.evidence, self.recognized, others=others)
+        known = values_of(RetrievalFields, self)
+        return GenerationRequest(self.question, self.image, self.evidence, others=others, **known)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +153,7 @@ class Answer(Generation, Retrieval):
     """A generator's answer with its retrieval result.
 
     Attributes:
-        evidence: The section that the answer is from.
+        evidence: The section that the answer is from; `None` if it was read on the image.
         span: Start and end of the answer in `evidence.text`, in characters; `None` if it does not occur there.
     """
 
@@ -162,16 +163,16 @@ class Answer(Generation, Retrieval):
     @classmethod
     def to(cls, retrieval: Retrieval, generation: Generation, generate_ms: float) -> Self:
         """Combines a retrieval result with the generator's answer to it."""
-        evidence = generation.evidence or retrieval.evidence
+        evidence = None if generation.quote else generation.evidence or retrieval.evidence
         span = None if evidence is None else answer_span(generation, evidence.text)
-        timings = {**retrieval.timings_ms, "generate": generate_ms}
-        values = values_of(Retrieval, retrieval) | values_of(Generation, generation)
-        return cls(**values | {"evidence": evidence, "span": span, "timings_ms": timings})
+        own = {"evidence": evidence, "span": span, "timings_ms": {**retrieval.timings_ms, "generate": generate_ms}}
+        unknown = {"entity": None, "sections": ()} if generation.quote and generation.declined else {}
+        return cls(**values_of(Retrieval, retrieval) | values_of(Generation, generation) | own | unknown)
 
     @property
     def grounded(self) -> bool | None:
-        """Whether the evidence contains the answer word for word; `None` without an answer."""
-        return self.span is not None if self.answer else None
+        """Whether the evidence contains the answer word for word; `None` without an answer from it."""
+        return self.span is not None if self.answer and not self.quote else None
 
 
 def _ranked(index: EntityIndex, candidate: Candidate, rank: int) -> RankedEntity:
@@ -181,8 +182,7 @@ def _ranked(index: EntityIndex, candidate: Candidate, rank: int) -> RankedEntity
 
 
 def _scored(section: Section, scores: ScoredSection, rank: int) -> RankedSection:
-    sims, score = (scores.sim_m, scores.sim_t), scores.score
-    return RankedSection(rank, section.title, section.index, *sims, score, section.text)
+    return RankedSection(rank, section.title, section.index, scores.sim_m, scores.sim_t, scores.score, section.text)
 
 
 def _evidence(entity: Entity, section: Section | RankedSection) -> Evidence:

@@ -62,14 +62,15 @@ def _back(result: RetrievalResult, place: int) -> RetrievalResult:
     """Returns the result of a turned image as one of the image as it was: with the boxes of its text there."""
     lines = result.text
     if lines is not None:
-        lines = tuple(replace(line, box=_unturned(line.box, place)) for line in lines)
+        lines = tuple(replace(line, box=unturned(line.box, TURNS[place])) for line in lines)
     return replace(result, turned=TURNS[place], text=lines)
 
 
-def _unturned(box: Crop, place: int) -> Crop:
+def unturned(box: Crop, degrees: Literal[90, 180, 270]) -> Crop:
+    """Returns a part of an image that was turned clockwise by so many degrees as a part of the image as it was."""
     left, top, right, bottom = box
-    return (
-        (top, 1 - right, bottom, 1 - left),
-        (1 - right, 1 - bottom, 1 - left, 1 - top),
-        (1 - bottom, left, 1 - top, right),
-    )[place]
+    return {
+        90: (top, 1 - right, bottom, 1 - left),
+        180: (1 - right, 1 - bottom, 1 - left, 1 - top),
+        270: (1 - bottom, left, 1 - top, right),
+    }[degrees]

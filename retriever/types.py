@@ -24,6 +24,8 @@ The part of the image in which `entity` was recognized: left, top, right and bot
 and height; null for the whole image."""
 _TURNED = "By how many degrees the image was turned clockwise to recognize `entity`."
 _TEXT = "The lines of text on the image, from top to bottom; null if they were not read."
+Reading = Literal["text", "name"]
+_READING = "What the question asks for of `text`: the `text`, or the `name` that stands out; null for other questions."
 
 
 class EngineError(OSError):
@@ -168,6 +170,7 @@ class RetrievalFields:
     turned: Annotated[Literal[0, 90, 180, 270], Field(description=_TURNED)] = 0
     text: Annotated[tuple[TextLine, ...] | None, Field(description=_TEXT)] = None
     by_text: Annotated[bool, Field(description="Whether `entity` was recognized by `text`.")] = False
+    reading: Annotated[Reading | None, Field(description=_READING)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,19 +207,17 @@ class OtherSection:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationRequest:
+class GenerationRequest(RetrievalFields):
     """The input of a generator: question, image and evidence (`None` if nothing was retrieved).
 
     `others` are the next sections of the same article, best first; a generator may answer from one of them instead.
-    `recognized` is the probability that the evidence is about what the image shows, `None` if unknown. The answer is to
-    end before the first of the strings in `stop`. A model that writes it is to write at most `max_tokens` tokens, or
-    fewer if its own limit is lower.
+    The answer is to end before the first of the strings in `stop`. A model that writes it is to write at most
+    `max_tokens` tokens, or fewer if its own limit is lower.
     """
 
     question: str
     image: Image.Image | None
     evidence: Evidence | None
-    recognized: float | None = None
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     others: tuple[OtherSection, ...] = ()
@@ -225,7 +226,8 @@ class GenerationRequest:
 Ending = Literal["complete", "cut", "refused", "filtered"]
 """How a model's reply ended: as it meant to, at its maximum length, in a refusal, or at the server's content filter."""
 _ANSWER = "Null if the evidence does not answer the question, or the generator failed."
-_DECLINED = "Whether the question was declined because the image was not recognized."
+_DECLINED = "Whether the image was not recognized: the answer is null, or was read on it."
+_QUOTE = "The lines of `text` that are the answer; empty if none is legible, null if the answer is not from them."
 _ENDING = """\
 How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the model, or `filtered` by
 its server. An agent's are in its trail."""
@@ -242,6 +244,7 @@ class AnswerFields:
     _: KW_ONLY
     declined: Annotated[bool, Field(description=_DECLINED)] = False
     ending: Annotated[Ending, Field(description=_ENDING)] = "complete"
+    quote: Annotated[tuple[TextLine, ...] | None, Field(description=_QUOTE)] = None
 
 
 @dataclass(frozen=True)  # without slots, so that a class can inherit from it and from another one with fields
@@ -276,8 +279,5 @@ class Generation(AnswerFields):
     @property
     def reason(self) -> str | None:
         """Why there is no answer, as the end of a sentence; `None` with an answer."""
-        if self.answer is not None:
-            return None
-        if self.declined:
-            return NOT_RECOGNIZED
-        return self.limitation or "the generator found none in the evidence"
+        none = NOT_RECOGNIZED if self.declined else "the generator found none in the evidence"
+        return self.limitation or none if self.answer is None else None

@@ -41,6 +41,8 @@ OWN_ERRORS = {
     424: "The generator failed.",
 }
 """What the statuses of both OpenAI routes mean."""
+READ = "\n(read on the image)"
+"""What follows an answer that is not from an article, unless stop strings are to end it."""
 _RESPONSES: Responses = {200: EVENTS, **errors(408, 429, 503, 504, own=OWN_ERRORS)}
 
 
@@ -109,7 +111,7 @@ async def text_pieces(
 ) -> AsyncIterator[str | AnswerOut | ApiError]:
     """Yields the text of an answer piece by piece, then the whole answer, or an error in its place.
 
-    An answer that is null ends with the sentence that says so.
+    An answer that is null ends with the sentence that says so, and one from the image with `READ`.
     """
     sent, stop = "", pending.request.stop
     async for piece in service.stream_answer(pending, on_error):
@@ -117,13 +119,15 @@ async def text_pieces(
             sent += piece
         elif isinstance(piece, AnswerOut) and piece.answer is None:
             yield before_stop(f"\n{answer_text(piece)}", stop) if sent else answer_text(piece, stop)
+        elif isinstance(piece, AnswerOut) and piece.quote and not stop:
+            yield READ
         yield piece
 
 
 def answer_text(answer: AnswerOut, stop: Sequence[str] = ()) -> str:
     """Returns the answer, or a sentence that explains why there is none: many chat clients show only the text."""
     if answer.answer is not None:
-        return answer.answer
+        return answer.answer + READ if answer.quote and not stop else answer.answer
     if answer.generator_error is not None:
         return before_stop(f"No answer: {answer.generator_error.message}.", stop)
     return before_stop(f"No answer: {answer.reason}." if answer.reason else "No answer found.", stop)

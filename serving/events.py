@@ -19,8 +19,8 @@ from serving.service import PendingAnswer, Service
 
 SILENCE_S = 15.0
 """Seconds without an event after which a stream has a comment; many proxies wait for a minute."""
-_IN_DONE = {"timings_ms", "request_id", "evidence"}
-"""Fields of `RetrieveOut` that the last event has too: evidence now has the answer's span. The first has the rest."""
+_IN_DONE = {"timings_ms", "request_id", "entity", "evidence"}
+"""Fields of `RetrieveOut` that the last event has too, as the answer needs them. The first has the rest."""
 
 _ESCAPED = {mark: f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"}
 """Characters that some clients, such as httpx's `iter_lines`, treat as line breaks."""

@@ -118,14 +118,8 @@ class Metrics:
     def answer(self, generation: Generation, failed: bool, seconds: float) -> None:
         """Records the outcome of the generator, its tokens, and the seconds it took."""
         self.stage("generate", seconds)
-        outcome = "answered"
-        if failed:
-            outcome = "failed"
-        elif generation.declined:
-            outcome = "declined"
-        elif generation.abstained:
-            outcome = "abstained"
-        self.answers.labels(outcome).inc()
+        none = "declined" if generation.declined else "abstained"
+        self.answers.labels("failed" if failed else none if generation.abstained else "answered").inc()
         self.tokens.labels("prompt").inc(generation.prompt_tokens or 0)
         self.tokens.labels("completion").inc(generation.completion_tokens or 0)
 

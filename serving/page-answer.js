@@ -5,27 +5,29 @@ import { make, serviceImage } from "./page-service.js";
 /** Shows the reply of the service, or what there is of it while it is being written. */
 export function showReply(turn, reply) {
   const failed = reply.generator_error;
+  const quote = reply.quote ?? [];
   const missing = failed
     ? "No answer: the generator failed"
-    : reply.declined
+    : reply.declined && !reply.quote
       ? "The image was not recognized: the closest match is below. If the collection has it, go closer until it fills the frame."
       : reply.trail?.stopped
         ? `No answer: stopped by its limit of ${reply.trail.stopped}`
         : `No answer: ${reply.reason ?? "nothing found fits"}`;
-  const about = reply.declined ? [] : [reply.generator];
+  const about = quote.length ? ["read on your photo"] : reply.declined ? [] : [reply.generator];
   if (failed) about.push(failed.message);
   else if (reply.answer !== null && reply.confidence !== null) about.push(`${Math.round(reply.confidence * 100)}% sure`);
   if (reply.grounded === false) about.push("not word for word in the evidence");
   if (reply.crop) about.push("recognized in a part of the image");
   if (reply.turned) about.push(`recognized when turned by ${reply.turned}°`);
   const lines = reply.text ?? [];
-  if (lines.length) about.push(`${reply.by_text ? "recognized by its label" : "read on the image"}: ${lines.map((line) => line.text).join(" · ")}`);
+  if (quote.length && reply.by_text) about.push("recognized by its label");
+  else if (lines.length && !quote.length) about.push(`${reply.by_text ? "recognized by its label" : "read on the image"}: ${lines.map((line) => line.text).join(" · ")}`);
   if (reply.context_truncated) about.push("read only the beginning of the section");
   if (reply.trail) about.push(`${reply.trail.spent.tokens.toLocaleString()} tokens`, duration(reply.timings_ms.total));
   turn.answer.replaceChildren(
-    reply.answer === null ? make("p", "reply none", missing) : make("p", "reply", cited(turn, reply)),
+    reply.answer === null ? make("p", "reply none", missing) : make("p", quote.length ? "reply quoted" : "reply", cited(turn, reply)),
     ...(about.length ? [make("p", "sure", about.join(", "))] : []),
-    ...(reply.by_text ? marked(turn, lines) : []),
+    ...(quote.length || reply.by_text ? marked(turn, quote.length ? quote : lines) : []),
   );
 }
 

@@ -149,6 +149,7 @@ function finish(turn, reply, trail) {
   if (trail) {
     trail.finish(reply.trail);
   } else {
+    showEntity(turn, reply.entity); // none if the answer was only read on the image
     showEvidence(turn, reply.evidence ?? []); // now with the span of the answer
     showWhy(turn, reply);
   }

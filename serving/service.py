@@ -258,7 +258,7 @@ class Service:
         self, pending: PendingAnswer, generation: Generation, started: float, failure: ApiError | None = None
     ) -> AnswerOut:
         answer = Answer.to(pending.retrieval, generation, _ms(started))
-        evidence = _answering_first(pending.response.evidence, answer.evidence)
+        evidence = [] if answer.quote else _answering_first(pending.response.evidence, answer.evidence)
         if answer.span is not None:
             evidence = [evidence[0].model_copy(update={"span": answer.span}), *evidence[1:]]
         timings = {name: value for name, value in pending.response.timings_ms.items() if name != "total"}
@@ -268,6 +268,7 @@ class Service:
         return AnswerOut.of(
             pending.response,
             answer,
+            entity=answer.entity and pending.response.entity,
             evidence=evidence,
             timings_ms=_rounded(timings),
             abstained=answer.abstained and failure is None,

@@ -195,7 +195,8 @@ def _as_dict(answer: Answer) -> dict[str, Any]:
     return {
         **values_of(AnswerFields, answer),
         **values_of(RetrievalFields, answer),
-        "text": None if answer.text is None else [asdict(line) for line in answer.text],
+        "text": answer.text and [asdict(line) for line in answer.text],
+        "quote": answer.quote and [asdict(line) for line in answer.quote],
         "grounded": answer.grounded,
         "span": answer.span,
         "truncated": answer.truncated,

@@ -23,8 +23,10 @@ LINE = """{"id": "q0", "question": "How long?", "image_id": "red", "question_typ
 "section_correct": true, "section_ranks": {"pseudo": 1, "section": 1}, "answer": "7", "confidence": 0.5, "span": [0, 1],
 "unanswered": false, "thoughts": "A wave.",
 "answer_scores": {"evqa_exact_match": 1.0}, "answer_correct": true, "timings_ms": {"step1": 2.5},
-"declined": false, "ending": "cut", "recognized": 0.75, "crop": [0.0, 0.25, 0.5, 1.0],
-"turned": 90, "text": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0]}], "by_text": true}"""
+"declined": false, "ending": "cut", "quote": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0]}],
+"recognized": 0.75, "crop": [0.0, 0.25, 0.5, 1.0],
+"turned": 90, "text": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0]}], "by_text": true,
+"reading": "name"}"""
 
 
 def test_a_line_and_its_record() -> None:
@@ -46,6 +48,8 @@ def test_lines_of_other_versions_are_read() -> None:
         "turned",
         "text",
         "by_text",
+        "reading",
+        "quote",
     ):  # later versions write them
         del line[name]
     read = from_json(line | {"added_later": 1})

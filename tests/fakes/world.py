@@ -28,6 +28,7 @@ from retriever.types import (
     ScoredSection,
     Section,
     StoredTokens,
+    TextLine,
 )
 from tests.fakes.models import FakeEncoder
 
@@ -183,3 +184,12 @@ class FakeGenerator:
             raise ConnectionError("secret address of the server")
         numbers = list(re.finditer(r"\d+", request.evidence.text)) if request.evidence else []
         return Generation(numbers[-1][0], 0.75, numbers[-1].span()) if numbers else Generation(None, 0.125)
+
+
+class FakeQuoter(FakeGenerator):
+    """Answers every question with two lines on an image that is not recognized."""
+
+    LINES = (TextLine("SALE", 0.9, (0.25, 0.25, 0.75, 0.5)), TextLine("today", 0.8, (0.25, 0.5, 0.5, 0.75)))
+
+    def _generate(self, request: GenerationRequest) -> Generation:
+        return Generation("SALE\ntoday", 0.85, declined=True, quote=self.LINES)

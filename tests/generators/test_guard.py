@@ -26,7 +26,7 @@ class Echo:
 
 
 def request(question: str, recognized: float | None) -> GenerationRequest:
-    return GenerationRequest(question, None, None, recognized)
+    return GenerationRequest(question, None, None, recognized=recognized)
 
 
 def test_only_what_is_recognized_is_asked() -> None:

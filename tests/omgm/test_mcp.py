@@ -103,6 +103,8 @@ async def test_tools_are_described(url: str) -> None:
             "turned",
             "text",
             "by_text",
+            "reading",
+            "quote",
             "declined",
             "reason",
             "grounded",

@@ -66,6 +66,27 @@ def test_a_package_is_recognized_by_its_label(folder: Path) -> None:
         assert not plain.text and not plain.by_text
 
 
+def test_a_question_about_the_text_is_answered_by_the_image(folder: Path) -> None:
+    with OMGM.open(folder / "index", load_profile("embedded")) as omgm:
+        known, foreign = package(NAMES[0], 50, 4, "navy", "white"), package("ORGANIC OIL", 90, 4, "navy", "white")
+        said = omgm.ask(known, "What does it say?")
+        assert (said.answer, said.reading, said.declined, said.evidence) == (NAMES[0], "text", False, None)
+        assert said.entity is not None and said.entity.id == "kb/0" and said.quote == said.text
+        read, brand = omgm.ask(foreign, "What is written on it?"), omgm.ask(foreign, "Which brand is it?")
+        for answer in (read, brand):
+            assert (answer.answer, answer.entity, answer.declined) == ("ORGANIC OIL", None, True)
+            assert answer.confidence is not None and answer.confidence > 0.8 and answer.grounded is None
+        [line] = json.loads(json.dumps(_as_dict(brand)))["quote"]
+        assert line["text"] == "ORGANIC OIL"
+        turned = omgm.ask(foreign.rotate(180), "What does it say?")
+        assert turned.answer == "ORGANIC OIL" and turned.quote is not None
+        left, top, right, bottom = line["box"]
+        assert turned.quote[0].box == pytest.approx((1 - right, 1 - bottom, 1 - left, 1 - top), abs=0.02)
+        blank = omgm.ask(package("", 95), "What does it say?")
+        assert (blank.answer, blank.quote) == (None, ()) and blank.reason is not None and "legible" in blank.reason
+        assert omgm.ask(foreign, "How heavy is it?").answer is None
+
+
 def test_a_package_on_its_side_is_recognized_by_its_label(folder: Path) -> None:
     image = package(NAMES[1], 1, 4, "navy", "white")
     photos = [image, image.rotate(90, expand=True), image.rotate(270, expand=True)]

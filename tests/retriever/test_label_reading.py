@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageDraw
@@ -19,7 +21,7 @@ from retriever.label_reading import LabelReading
 from retriever.pipeline import Retriever
 from retriever.recognition import Recognition, Signs
 from retriever.step1_search import EntitySearch
-from retriever.types import Options, Query, TextLine
+from retriever.types import FloatArray, Options, Query, TextLine
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index
 from tests.fakes.text_reader import LabelReader
@@ -143,6 +145,65 @@ def test_the_text_passes_between_processes(index: Index) -> None:
     results = pipeline.retrieve([Query(label("OAT DRINK barista"), "", "q")])
     [passed] = read_results(json.loads(write_results(results, index)), index, None)
     assert (passed.text, passed.by_text, passed.candidates) == (results[0].text, True, results[0].candidates)
+
+
+def vectors(questions: Sequence[str]) -> FloatArray:
+    """Returns a vector for what a question has a word of."""
+    words = ("say", "brand", "")
+    return np.eye(3, dtype=np.float32)[[next(i for i, word in enumerate(words) if word in text) for text in questions]]
+
+
+def asking(index: Index, bias: float) -> tuple[Retriever[Index], LabelReader]:
+    """Returns a retriever as `retriever` does, which tells questions about the text from others."""
+    reader, recognition = LabelReader(), Recognition(bias, Signs(lead_w=8.0), 0.5)
+    labels = LabelReading(IndexText(index), reader.read)
+    labels.encode = vectors
+    step = EntitySearch(FakeEncoder(), index, 3, by_text=labels.add)
+    return Retriever([step], index, recognition, refine=labels.refine), reader
+
+
+def test_an_image_is_read_for_a_question_about_its_text(index: Index) -> None:
+    pipeline, reader = asking(index, 3.0)
+    image = label("SOUR CREAM")
+    text, brand, other = pipeline.retrieve([Query(image, q) for q in ("What does it say?", "Which brand?", "How old?")])
+    [alone] = Retriever(pipeline.steps, index, pipeline.recognition).retrieve([Query(image, "How old?")])
+    assert (reader.calls, reader.images) == (1, 2)
+    assert [text.reading, brand.reading, other.reading] == ["text", "name", None]
+    for result in (text, brand):  # the words change nothing: the image is surely recognized
+        assert result.text == (TextLine("SOUR CREAM", 0.9, (0.25, 0.25, 0.75, 0.75)),) and not result.by_text
+        assert (result.candidates, result.recognized) == (alone.candidates, alone.recognized)
+    assert other.text is None and other.candidates == alone.candidates
+    [passed] = read_results(json.loads(write_results([brand], index)), index, None)
+    assert (passed.reading, passed.text) == ("name", brand.text)
+
+
+def test_words_that_are_asked_for_help_to_recognize_as_before(index: Index) -> None:
+    pipeline, _ = asking(index, -2.0)
+    [found] = pipeline.retrieve([Query(label("OAT DRINK barista"), "What does it say?")])
+    assert found.by_text and found.reading == "text" and index.entity(found.candidates[0].row).title == "Oat Drink"
+    [foreign] = pipeline.retrieve([Query(label("organic"), "What does it say?")])
+    assert foreign.recognized is not None and foreign.recognized < 0.5 and foreign.reading == "text"
+    assert foreign.text and foreign.text[0].text == "organic"
+
+
+class UpsideDown(LabelReader):
+    """Reads labels that are upside down, and with doubts what is not."""
+
+    def _lines(self, image: Image.Image) -> list[TextLine]:
+        turned = super()._lines(image.transpose(Image.Transpose.ROTATE_180))
+        return [replace(line, box=(0.1, 0.2, 0.4, 0.3)) for line in turned] or [TextLine("JMAJS", 0.6, (0, 0, 1, 1))]
+
+
+def test_what_is_upside_down_is_read_if_it_is_asked_for(index: Index) -> None:
+    labels = LabelReading(IndexText(index), (reader := UpsideDown()).read)
+    labels.encode = vectors
+    step = EntitySearch(FakeEncoder(), index, 3)
+    pipeline = Retriever([step], index, Recognition(3.0, Signs(), 0.5), refine=labels.refine)
+    [found] = pipeline.retrieve([Query(label("SOUR CREAM"), "What does it say?")])
+    assert found.text is not None and found.text[0].text == "SOUR CREAM" and reader.images == 2
+    assert found.text[0].box == pytest.approx((0.6, 0.7, 0.9, 0.8))  # in the image as it was sent
+    [upright] = pipeline.retrieve([Query(label("").rotate(180), "What does it say?")])
+    assert upright.text is not None and [line.text for line in upright.text] == ["JMAJS"] and reader.images == 4
 
 
 def test_an_index_without_the_column_is_searched_as_before(index: Index, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from retriever.recognition import Recognition
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
-from retriever.turning import TURNS, _turned, _unturned
+from retriever.turning import TURNS, _turned, unturned
 from retriever.types import Options, Query, RetrievalResult, TextLine
 from serving.app import create_app
 from tests.fakes.images import data_uri
@@ -178,7 +178,7 @@ def test_a_box_of_a_turned_image_is_one_of_the_image() -> None:
         turned = _turned(Query(image, ""), place).image
         left, top, right, bottom = turned.getbbox() or (0, 0, 0, 0)
         box = (left / turned.width, top / turned.height, right / turned.width, bottom / turned.height)
-        assert _unturned(box, place) == pytest.approx((0.1, 0.1, 0.3, 0.8))
+        assert unturned(box, TURNS[place]) == pytest.approx((0.1, 0.1, 0.3, 0.8))
 
 
 def test_what_does_not_count_turned_keeps_its_result(retriever: Retriever[Index]) -> None:

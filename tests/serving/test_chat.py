@@ -26,6 +26,7 @@ from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import World, served
 from tests.fakes.web import serve_web
+from tests.fakes.world import FakeQuoter
 
 Messages = list[Any]
 ALWAYS = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
@@ -182,6 +183,26 @@ def test_stop(client: OpenAI, stop: str | list[str], text: str, span: tuple[int,
     for about in (found.omgm, chunks[-1].omgm):
         assert (about["answer"], about["abstained"], about["grounded"]) == (text, False, True if text else None)
         assert about["evidence"][0]["span"] == (list(span) if span else None)
+
+
+def test_what_is_read_on_an_image_is_told_from_what_an_article_says(tmp_path: Path) -> None:
+    message = user(text_part("What does it say?"), image_part("red"))
+    with (
+        served(tmp_path, generator=FakeQuoter()) as world,
+        OpenAI(base_url=f"{world.url}/v1", api_key="none") as client,
+    ):
+        found, stopped = ask(client, message), ask(client, message, stop="today")
+        chunks = list(ask(client, message, stream=True))
+    assert found.choices[0].message.content == "SALE\ntoday\n(read on the image)"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "SALE\ntoday\n(read on the image)"
+    assert stopped.choices[0].message.content == "SALE"
+    for about in (found.omgm, chunks[-1].omgm):
+        assert (about["answer"], about["declined"], about["abstained"]) == ("SALE\ntoday", True, False)
+        assert (about["reason"], about["entity"], about["evidence"], about["grounded"]) == (None, None, [], None)
+        assert [(line["text"], line["box"]) for line in about["quote"]] == [
+            ("SALE", [0.25, 0.25, 0.75, 0.5]),
+            ("today", [0.25, 0.5, 0.5, 0.75]),
+        ]
 
 
 def test_stop_in_a_sentence_of_the_service(client: OpenAI) -> None:

@@ -29,6 +29,7 @@ from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.modes import agents
 from tests.fakes.planner import calling
 from tests.fakes.service import World, listening, served
+from tests.fakes.world import FakeQuoter
 
 pytestmark = pytest.mark.browser
 
@@ -314,6 +315,20 @@ def test_a_cut_section(chromium: Browser, tmp_path: Path, flag: Path) -> None:
             turn = ask(chromium, flag, WHEN)
             about = "good, not word for word in the evidence, read only the beginning of the section"
             assert part(turn, "answer").text.endswith(f"\n{about}")
+
+
+def test_what_the_photo_says_is_marked_in_it(chromium: Browser, tmp_path: Path, flag: Path) -> None:
+    with served(tmp_path, generator=FakeQuoter()) as world:
+        chromium.get(world.url)
+        turn = ask(chromium, flag, "What does it say?")
+        assert part(turn, "answer").text == "SALE\ntoday\nread on your photo, 85% sure"
+        photo, *boxes = part(turn, "read").find_elements("css selector", "img, i")
+        assert [box.get_attribute("title") for box in boxes] == ["SALE", "today"]
+        left, width = (photo.rect[side] for side in ("x", "width"))
+        assert boxes[0].rect["x"] == pytest.approx(left + width / 4, abs=1)
+        assert boxes[0].rect["width"] == pytest.approx(width / 2, abs=1)
+        assert not part(turn, "entity").is_displayed() and not part(turn, "evidence").is_displayed()
+        screenshot(chromium, "quote")
 
 
 def test_a_photo_that_the_browser_cannot_show(page: Browser, tmp_path: Path) -> None:

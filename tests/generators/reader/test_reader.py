@@ -234,7 +234,7 @@ def test_the_window_with_the_questions_words_is_read_first(monkeypatch: pytest.M
 
     monkeypatch.setattr(SpanModel, "scores", counted)
     other = OtherSection(Evidence("e", "Valley", "Other", "Highest point of the road: 12 m"), -0.05)
-    request = GenerationRequest("What is the unemployment rate?", None, Evidence("e", "Valley", "Facts", text), None)
+    request = GenerationRequest("What is the unemployment rate?", None, Evidence("e", "Valley", "Facts", text))
     [found] = ExtractiveReader().read_all([replace(request, others=(other,))])
     assert found.answer == "4.1%" and sum(read_windows) == 1
     [found] = ExtractiveReader().read_all([replace(request, question="Who is the mayor?", others=(other,))])
