@@ -47,12 +47,11 @@ def vary(images: Tensor, size: int, generator: torch.Generator, strength: float 
     )
     places = functional.affine_grid(grid, [count, 3, size, size], align_corners=False)
     varied = functional.grid_sample(
-        images.float() / 255, places, mode="bilinear", padding_mode="reflection", align_corners=False
+        images.float().div_(255), places, mode="bilinear", padding_mode="reflection", align_corners=False
     )
     if strength:
         varied = _light(varied, uniform, strength)
-        blurred = functional.avg_pool2d(functional.pad(varied, (1, 1, 1, 1), mode="replicate"), 3, stride=1)
-        varied = varied.lerp(blurred, strength * uniform(-0.6, 0.9, 1, 1, 1).clamp(min=0))
+        varied = varied.lerp(_blurred(varied), strength * uniform(-0.6, 0.9, 1, 1, 1).clamp(min=0))
     return varied.clamp_(0, 1)
 
 
@@ -85,9 +84,15 @@ def resized(images: Tensor, size: int) -> Tensor:
 def _light(images: Tensor, uniform: Callable[..., Tensor], strength: float) -> Tensor:
     """Changes saturation, contrast, brightness and tint of each image."""
     gray = images.mean(1, keepdim=True)
-    images = gray + (images - gray) * (1 + strength * uniform(-0.35, 0.35, 1, 1, 1))
+    images = (images - gray).mul_(1 + strength * uniform(-0.35, 0.35, 1, 1, 1)).add_(gray)
     middle = images.mean((1, 2, 3), keepdim=True)
-    images = middle + (images - middle) * (1 + strength * uniform(-0.3, 0.3, 1, 1, 1))
+    images.sub_(middle).mul_(1 + strength * uniform(-0.3, 0.3, 1, 1, 1)).add_(middle)
     brightness, tint = uniform(-0.3, 0.3, 1, 1, 1), uniform(-0.06, 0.06, 3, 1, 1)
-    lit: Tensor = images * (1 + strength * brightness) * (1 + strength * tint)
-    return lit
+    return images.mul_(1 + strength * brightness).mul_(1 + strength * tint)
+
+
+def _blurred(images: Tensor) -> Tensor:
+    """Returns means over 3 x 3 pixels, rows first, which takes half the time of pooling; edges are repeated."""
+    padded = functional.pad(images, (1, 1, 1, 1), mode="replicate")
+    rows = (padded[:, :, :-2] + padded[:, :, 1:-1]).add_(padded[:, :, 2:])
+    return (rows[..., :-2] + rows[..., 1:-1]).add_(rows[..., 2:]).div_(9)

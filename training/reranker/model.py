@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from retriever.models.precision import autocast
+from retriever.models.precision import autocast, short_attention
 from retriever.models.qformer import QFormerFusion
 from training.batch import Targets
 from training.losses import contrastive_loss, max_sim, mean_max_sim
@@ -105,8 +105,8 @@ class InBatchReranker(Reranker):
 
     def forward(self, batch: InBatch) -> Tensor:  # type: ignore[override]  # another kind of batch
         """Returns the loss of a batch, multiplied by its weight in the step, a scalar."""
-        device = batch.pixels.device
-        with autocast(device.type, self.precision):
+        device = batch.pixels.device.type
+        with autocast(device, self.precision), short_attention(device, self.precision):
             pixels = self.fusion.pixels.normalize(batch.pixels).to(memory_format=torch.channels_last)
             features = self.fusion.vision_features(pixels)
             questions = self._fused(features, batch.questions)
