@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -53,27 +52,6 @@ def vary(images: Tensor, size: int, generator: torch.Generator, strength: float 
         varied = _light(varied, uniform, strength)
         varied = varied.lerp(_blurred(varied), strength * uniform(-0.6, 0.9, 1, 1, 1).clamp(min=0))
     return varied.clamp_(0, 1)
-
-
-def bent(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Shows each image in perspective and waving, with its light; float [B, 3, side, side] in 0..1, as the result."""
-    count, side = len(images), images.shape[-1]
-
-    def uniform(low: float, high: float) -> Tensor:
-        return torch.empty(count, 1, 1).uniform_(low, high, generator=generator)
-
-    steps = (torch.arange(side) + 0.5) / side * 2 - 1
-    y, x = torch.meshgrid(steps, steps, indexing="ij")
-    depth = 1 + uniform(-0.2, 0.2) * x + uniform(-0.2, 0.2) * y
-    folds = functional.interpolate(
-        torch.randn(count, 2, 3, 3, generator=generator) * 0.05, (side, side), mode="bicubic", align_corners=True
-    )
-    slant, speed = uniform(-0.5, 0.5), math.pi * uniform(1, 2.5)
-    wave = torch.sin(speed * (x * torch.cos(slant) + y * torch.sin(slant)) + uniform(0, 2 * math.pi))
-    wave = uniform(0, 0.035) * wave
-    places = torch.stack([x / depth, y / depth], -1) + folds.permute(0, 2, 3, 1) + wave[..., None]
-    moved = functional.grid_sample(images, places, mode="bilinear", padding_mode="reflection", align_corners=False)
-    return (moved * (1 + 2.5 * wave[:, None])).clamp(0, 1)
 
 
 def resized(images: Tensor, size: int) -> Tensor:

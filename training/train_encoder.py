@@ -27,9 +27,10 @@ from retriever.gpu import to_device
 from retriever.identity import Items, agree, files_as_items
 from retriever.models.encoder import ClipEncoder
 from retriever.models.photo_tower import PhotoTower
-from retriever.models.precision import autocast, fastest_dtype, short_attention
+from retriever.models.precision import autocast, fastest_dtype
 from retriever.models.small_clip import SmallCLIPConfig
 from retriever.wording import counted
+from training.attention import short_attention
 from training.augment import ROOM, resized
 from training.batch import Feeder, Targets
 from training.checkpoint import BEST_NAME, CHECKPOINT_NAME

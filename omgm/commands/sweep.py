@@ -120,13 +120,13 @@ def _calibrate(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     questions, images = selected_questions(args), query_images_of(args)
 
-    from evaluation.recognition import CROP, collect, fit, report
+    from evaluation.recognition import CROP, Trial, collect, fit
+    from evaluation.recognition_report import report, with_words
     from indexes.progress import progress_bar
     from omgm.opening import all_signs, open_retriever, recognition_key
     from omgm.parts import build_encoder, build_fusion
     from omgm.profile import parse_overrides, write_profile
     from retriever.image_cache import ImageCache
-    from retriever.recognition import OF_WORDS
 
     cache = ImageCache(CACHE_BYTES)
     encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
@@ -134,12 +134,21 @@ def _calibrate(args: argparse.Namespace) -> None:
     check_known(retriever.index, questions)
     retriever.recognition = None  # whole images only
     all_signs(retriever, encoder)
-    with progress_bar(total=len(questions), desc="calibrate", unit="question", shown=not args.json) as bar:
-        trials = list(collect(retriever, questions, images, done=bar.update))
+
+    def asked(desc: str) -> list[Trial]:
+        with progress_bar(total=len(questions), desc=desc, unit="question", shown=not args.json) as bar:
+            return list(collect(retriever, questions, images, done=bar.update))
+
+    trials = asked("calibrate")
     if not trials:
         raise ValueError(f"{images}: none of the questions' images can be read")
-    threshold = profile.recognition.threshold
-    recognition, quality = fit(trials, threshold), report(trials, threshold)
+    threshold, unknown = profile.recognition.threshold, profile.recognition.lead_w
+    recognition, read = fit(trials, threshold), list[Trial]()
+    if retriever.refine is not None:
+        retriever.recognition = recognition
+        read = asked("words")
+        recognition = with_words(read, recognition, unknown)
+    quality = report(trials, threshold, read, unknown)
     inputs = retriever.index.manifest.inputs
     found = {
         "recognition.fitted_to": recognition_key(profile, encoder, fusion, inputs.image_keys, inputs.tokens),
@@ -147,15 +156,15 @@ def _calibrate(args: argparse.Namespace) -> None:
         "recognition.threshold": recognition.threshold,
         "recognition.crop_threshold": max(CROP, recognition.threshold),
         "recognition.bias": recognition.bias,
-        **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items() if name != OF_WORDS},
+        **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items()},
     }
     args.out.mkdir(parents=True, exist_ok=True)
     written = write_profile(args.out, args.profile, parse_overrides(args.overrides) | found)
     if args.json:
         print_json({"recognition": found, "report": asdict(quality), "profile": str(written)})
         return
-    asked = counted(quality.n, "question")
-    print(f"on images that it was not fitted to ({asked}, each with and without its gold entity):")
+    count = counted(quality.n, "question")
+    print(f"on images that it was not fitted to ({count}, each with and without its gold entity):")
     print(f"  answered, of what the index holds            {quality.answered:.3f}")
     print(f"  declined, of what it does not hold           {quality.declined:.3f}")
     print(f"  wrong entity, of the answered                {quality.wrong:.3f}")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def fastest_dtype(device: str) -> torch.dtype:
@@ -36,14 +33,6 @@ def int8_is_fast() -> bool:
 def autocast(device: str, dtype: torch.dtype) -> torch.autocast:
     """Returns a context whose matrix products are in `dtype`; float32 changes nothing."""
     return torch.autocast(device, dtype, enabled=dtype != torch.float32)
-
-
-def short_attention(device: str, dtype: torch.dtype) -> AbstractContextManager[None]:
-    """Returns a context in which a training's attention over up to 200 tokens is fast.
-
-    On a CPU, gradients of the fused kernel take three times as long in bfloat16 as those of the plain operations.
-    """
-    return sdpa_kernel(SDPBackend.MATH) if device == "cpu" and dtype == torch.bfloat16 else nullcontext()
 
 
 def onednn_computes(device: str, dtype: torch.dtype) -> bool:

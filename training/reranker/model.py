@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from retriever.models.precision import autocast, short_attention
+from retriever.models.precision import autocast
 from retriever.models.qformer import QFormerFusion
+from training.attention import short_attention
 from training.batch import Targets
 from training.losses import contrastive_loss, max_sim, mean_max_sim
 from training.reranker.batches import Pairs, SampleBatch, Texts
