@@ -102,9 +102,8 @@ def judge_again(path: Path, questions: Sequence[Question], bem: LearnedJudge | N
             for row, own in zip(batch, scores, strict=True):
                 yield row | {"answer_scores": own, "answer_correct": _is_right(own)}
 
-    for file in (path, repeated_lines(path)):
-        if file.is_file():
-            write_lines(file, judged(file))
+    for file in filter(Path.is_file, (path, repeated_lines(path))):
+        write_lines(file, judged(file))
 
 
 def _is_right(scores: Scores | None) -> bool | None:
@@ -130,6 +129,7 @@ def _candidate(index: EntityIndex, candidate: Candidate) -> CandidateRecord:
             SectionRecord(entity.sections[s.position].index, _number(s.sim_m), _number(s.sim_t), _number(s.score))
             for s in candidate.sections
         ],
+        sim_w=_number(candidate.sim_w),
     )
 
 

@@ -123,7 +123,7 @@ def open_retriever(
     column = text_column(opened.manifest)
     if column is not None and column.search is not None and column.name in columns:
         labels = column.search(opened, columns[column.name])
-        first.by_text, retriever.refine = labels.add, labels.refine
+        first.by_text, retriever.refine, labels.weight = labels.add, labels.refine, profile.search.words_weight
     return retriever
 
 
@@ -159,8 +159,8 @@ def search_steps(
     """Returns the steps that find entities, with a profile's settings and the signs that `recognition` weighs."""
     weights = Signs() if recognition is None else recognition.weights
     first = EntitySearch(encoder, index, profile.search.k, second_network=weights.lead_p != 0)
-    within = index.manifest.inputs.image_use.within
-    second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode, within=within)
+    within, words = index.manifest.inputs.image_use.within, profile.search.words_weight
+    second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode, within=within, words=words)
     if recognition is not None and weights.lead_a:
         second.align, second.is_undecided = _align(encoder), recognition.is_undecided
     return first, second

@@ -53,6 +53,7 @@ class SearchSettings(_Table):
         crops: Whether an image that is not recognized is searched again, turned and in parts.
         words: Whether the text on images is read: those of an index when it is built, and a query's if it is not
             surely recognized.
+        words_weight: Weight of these words' similarity, which is added to the scores of steps 1 and 2.
         kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, then
             `ivf-pq`), or `milvus`.
         uri: For `milvus`, the server's address, or a file whose name ends with `.db`.
@@ -66,6 +67,7 @@ class SearchSettings(_Table):
     trim_borders: bool = False
     crops: bool = False
     words: bool = False
+    words_weight: float = Field(default=0.3, ge=0, le=1)
     kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"] = "auto"
     uri: str = ""
     gpu: Literal["torch", "faiss"] = "torch"

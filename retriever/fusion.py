@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 WORDS = 0.3
-"""Weight of the similarity of words, which is added to the score of the images."""
+"""Default weight of the similarity of words, which is added to the score of the images."""
 
 
 def fuse(first: Sequence[float | None], second: Sequence[float | None], weight: float) -> list[float]:

@@ -91,11 +91,14 @@ def run(args: argparse.Namespace) -> None:
         args.alphas or grid(GRID),
         args.betas or grid(GRID),
         tune_split=str(args.queries),
+        words=profile.search.words_weight,
         report=read_records(args.out / "report" / RECORDS) if report else None,
         report_split=str(args.report_queries) if report else None,
         out=args.out,
     )
     chosen = {"fusion.alpha": table["alpha"]} | ({} if table["beta"] is None else {"sections.beta": table["beta"]})
+    if table["words"] != profile.search.words_weight:
+        chosen["search.words_weight"] = table["words"]
     pair = chosen | {"fusion.tuned_for": profile.fusion.score_mode}
     tuned = write_profile(args.out, args.profile, parse_overrides(args.overrides) | pair)
     if args.json:
