@@ -1,4 +1,4 @@
-"""How well recognition does on images that it was not fitted to, and how much the words on them tell."""
+"""How well recognition does on images that it was not fitted to, and how much words and keypoints on them tell."""
 
 from __future__ import annotations
 
@@ -8,42 +8,48 @@ from dataclasses import dataclass, replace
 import torch
 
 from evaluation.recognition import FOLDS, Trial, fit, logit
-from retriever.recognition import OF_WORDS, Recognition
+from retriever.recognition import APART, Recognition, Signs
 
 FEWEST = 20
-"""With fewer images whose words tell entities apart, how much words tell would be chance."""
-_MOST = 50.0
+"""Of a sign that tells entities apart on fewer images, how much it tells would be chance."""
+_MOST, _ROUNDS = 50.0, 5
 _RIDGE = 1e-3
-"""Keeps the coefficient from growing without end if words are always right."""
+"""Keeps a coefficient from growing without end if its sign is always right."""
 
 
-def with_words(trials: Sequence[Trial], recognition: Recognition, unknown: float) -> Recognition:
-    """Returns a recognition with the coefficient of words that makes the verdicts most likely, at least 0.
+def with_apart(trials: Sequence[Trial], recognition: Recognition, known: Signs) -> Recognition:
+    """Returns a recognition with the coefficients of `APART` that make the verdicts most likely, at least 0.
 
-    All other coefficients stay: words are read only on images that they leave unsure.
+    All others stay: images are read and verified only if these leave them unsure.
 
     Args:
-        trials: Trials with the words on the images that `recognition` is not sure of.
-        recognition: Fitted to images alone.
-        unknown: The coefficient if words tell entities apart on fewer than `FEWEST` images.
+        trials: Trials of images that were read and verified where `recognition` is not sure.
+        recognition: Fitted to other signs.
+        known: The coefficients of signs that tell entities apart on fewer than `FEWEST` images.
     """
-    read = [trial for trial in trials if trial.signs.lead_w]
-    if len({trial.image_id for trial in read}) < FEWEST:
-        return _weighing(recognition, unknown)
-    alone = _weighing(recognition, 0.0)
-    lead = torch.tensor([trial.signs.lead_w for trial in read], dtype=torch.float64)
-    base = torch.tensor([logit(alone.of(trial.signs)) for trial in read], dtype=torch.float64)
-    right = torch.tensor([float(trial.right) for trial in read], dtype=torch.float64)
+    for name in APART * _ROUNDS:
+        telling = [trial for trial in trials if getattr(trial.signs, name)]
+        few = len({trial.image_id for trial in telling}) < FEWEST
+        alone = _weighing(recognition, name, 0.0)
+        recognition = _weighing(alone, name, getattr(known, name) if few else _fitted(telling, alone, name))
+    return recognition
+
+
+def _fitted(trials: Sequence[Trial], recognition: Recognition, name: str) -> float:
+    """Returns the coefficient of a sign, given those of the others."""
+    sign = torch.tensor([getattr(trial.signs, name) for trial in trials], dtype=torch.float64)
+    base = torch.tensor([logit(recognition.of(trial.signs)) for trial in trials], dtype=torch.float64)
+    right = torch.tensor([float(trial.right) for trial in trials], dtype=torch.float64)
     low, high = 0.0, _MOST
     for _ in range(40):  # the likelihood has one maximum
         weight = (low + high) / 2
-        slope = ((torch.sigmoid(base + weight * lead) - right) * lead + 2 * _RIDGE * weight * lead.square()).mean()
+        slope = ((torch.sigmoid(base + weight * sign) - right) * sign + 2 * _RIDGE * weight * sign.square()).mean()
         low, high = (low, weight) if slope > 0 else (weight, high)
-    return _weighing(recognition, round(low, 4))
+    return round(low, 4)
 
 
-def _weighing(recognition: Recognition, words: float) -> Recognition:
-    return replace(recognition, weights=replace(recognition.weights, **{OF_WORDS: words}))
+def _weighing(recognition: Recognition, name: str, weight: float) -> Recognition:
+    return replace(recognition, weights=replace(recognition.weights, **{name: weight}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +69,25 @@ class Report:
     n: int
 
 
-def report(trials: Sequence[Trial], threshold: float = 0.5, read: Sequence[Trial] = (), unknown: float = 0.0) -> Report:
+def report(
+    trials: Sequence[Trial],
+    threshold: float = 0.5,
+    unsure: Sequence[Trial] = (),
+    known: Signs = Signs(),  # noqa: B008  frozen
+) -> Report:
     """Measures recognition on unseen images by twofold cross-validation: fit on one half, test on the other.
 
     Args:
         trials: Trials by the images alone.
         threshold: The threshold.
-        read: The same with words, if they are read.
-        unknown: See `with_words`.
+        unsure: The same, read and verified, if that is done.
+        known: See `with_apart`.
     """
     answered: list[tuple[Trial, bool]] = []
     for fold in range(FOLDS):
         recognition = fit([trial for trial in trials if trial.fold != fold], threshold)
-        recognition = with_words([trial for trial in read if trial.fold != fold], recognition, unknown)
-        tested = [trial for trial in read or trials if trial.fold == fold]
+        recognition = with_apart([trial for trial in unsure if trial.fold != fold], recognition, known)
+        tested = [trial for trial in unsure or trials if trial.fold == fold]
         answered += [(trial, recognition.of(trial.signs) >= threshold) for trial in tested]
     held = [given for trial, given in answered if trial.held]
     absent = [given for trial, given in answered if not trial.held]

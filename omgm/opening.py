@@ -106,8 +106,7 @@ def open_retriever(
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     reranker = reranker or _build_reranker(profile, folder)
     columns: dict[str, ColumnModel] = {"sections": reranker.encoder} if isinstance(reranker, VectorReranker) else {}
-    if profile.search.words:
-        columns |= _text_reader(profile, folder)
+    columns |= _image_columns(profile, folder)
     options = index_options(profile, encoder, fusion, columns)
     opened = index or (FollowingIndex.open if live else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
@@ -121,6 +120,10 @@ def open_retriever(
     trim = profile.search.trim_borders
     retriever = Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
     column = text_column(opened.manifest)
+    if "keypoints" in columns and recognition is not None:
+        from indexes.keypoints import verifier
+
+        second.verify, second.is_unsure = verifier(opened), recognition.is_unsure
     if column is not None and column.search is not None and column.name in columns:
         labels = column.search(opened, columns[column.name])
         first.by_text, retriever.refine, labels.weight = labels.add, labels.refine, profile.search.words_weight
@@ -192,18 +195,19 @@ def _build_reranker(profile: Profile, folder: Path) -> TextReranker:
     return parts.build_text_reranker(profile, "bm25")
 
 
-def _text_reader(profile: Profile, folder: Path) -> dict[str, ColumnModel]:
-    """Returns what reads the text on images, by the name of the column; none for an index without one."""
-    column = text_column(read_manifest(current_files(folder)))
-    if column is not None:
-        return parts.build_columns(profile, [column.name])
-    logger.warning(
-        "%s: was built without the text on its images, so that of queries is not read; to recognize things by their "
-        "labels, build it again, which only adds this: omgm build-index %s --overwrite",
-        folder,
-        profile.options,
-    )
-    return {}
+def _image_columns(profile: Profile, folder: Path) -> dict[str, ColumnModel]:
+    """Returns what reads the text on images and finds their keypoints, of the columns that an index has."""
+    wanted = {"image_text": profile.search.words, "keypoints": profile.search.keypoints}
+    stored = read_manifest(current_files(folder)).inputs.columns
+    if missing := [name for name, is_wanted in wanted.items() if is_wanted and name not in stored]:
+        logger.warning(
+            "%s: was built without the %s of its images, so queries' are not compared; to recognize things by labels "
+            "and from another angle, build it again, which only adds this: omgm build-index %s --overwrite",
+            folder,
+            " and the ".join(name.replace("_", " ") for name in missing),
+            profile.options,
+        )
+    return parts.build_columns(profile, [name for name, is_wanted in wanted.items() if is_wanted and name in stored])
 
 
 def has_section_vectors(folder: Path) -> bool:

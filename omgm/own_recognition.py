@@ -15,7 +15,7 @@ from indexes.store.index import Index
 from indexes.store.manifest import RECOGNITION
 from omgm.settings import Profile
 from retriever.files import read_object, write_whole
-from retriever.recognition import OF_WORDS, Recognition, Signs
+from retriever.recognition import APART, Recognition, Signs
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def own_recognition(profile: Profile, folder: Path, index: Index, key: str) -> R
     if outdated := outdated_recognition(folder, index):
         logger.warning("%s: %s %s", folder / RECOGNITION, outdated, profile.options)
     crop_threshold = found.get("crop_threshold") if profile.search.crops else None  # older files have none
-    signs = Signs(**{**found["weights"], OF_WORDS: getattr(profile.recognition, OF_WORDS)})
+    signs = Signs(**{**found["weights"], **{name: getattr(profile.recognition, name) for name in APART}})
     return Recognition(found["bias"], signs, profile.recognition.threshold, crop_threshold)
 
 

@@ -36,7 +36,7 @@ from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder
-from retriever.recognition import OF_WORDS, SIGNS, Recognition, signs_of
+from retriever.recognition import APART, SIGNS, Recognition, signs_of
 from retriever.types import FloatArray, Options, Query, RetrievalResult
 from training.augment import vary
 
@@ -84,8 +84,8 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
         "changes": index.changes if isinstance(index, FollowingIndex) else 0,
         "threshold": AT,
         "shares": [DECLINED, KEPT, LEAST],
-        # Of a file without them, the signs it lacks have no weight; that of words has the profile's.
-        "signs": [name for name in SIGNS if name != OF_WORDS],
+        # Of a file without them, the signs it lacks have no weight; those apart have the profile's.
+        "signs": [name for name in SIGNS if name not in APART],
     }
     if made_for.items() <= (read_recognition(folder) or {}).items():
         return
@@ -115,7 +115,7 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
         "sampled": len(shown),
         "bias": recognition.bias,
         "crop_threshold": recognition.crop_threshold,
-        "weights": {name: value for name, value in asdict(recognition.weights).items() if name != OF_WORDS},
+        "weights": {name: value for name, value in asdict(recognition.weights).items() if name not in APART},
         "curve": [one._asdict() for one in curve],
     }
     write_recognition(folder, found)

@@ -54,6 +54,8 @@ class SearchSettings(_Table):
         words: Whether the text on images is read: those of an index when it is built, and a query's if it is not
             surely recognized.
         words_weight: Weight of these words' similarity, which is added to the scores of steps 1 and 2.
+        keypoints: Whether keypoints of images are compared: those of an index are found when it is built, and a
+            query's if it is not surely recognized.
         kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, then
             `ivf-pq`), or `milvus`.
         uri: For `milvus`, the server's address, or a file whose name ends with `.db`.
@@ -68,6 +70,7 @@ class SearchSettings(_Table):
     crops: bool = False
     words: bool = False
     words_weight: float = Field(default=0.3, ge=0, le=1)
+    keypoints: bool = False
     kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"] = "auto"
     uri: str = ""
     gpu: Literal["torch", "faiss"] = "torch"
@@ -137,6 +140,7 @@ class RecognitionSettings(_Table):
         lead_a: Coefficient of its lead in how well its image agrees with the query's.
         distance: Coefficient of its distance from the others' mean fused score, in standard deviations.
         images: Coefficient of the logarithm of the number of its images.
+        lead_k: Coefficient of its lead in the agreement of keypoints, if these were compared.
         lead_w: Coefficient of its lead in how similar the words on it are to those on the query's, if these were read.
     """
 
@@ -154,6 +158,7 @@ class RecognitionSettings(_Table):
     distance: float = 0
     images: float = 0
     lead_w: float = 0
+    lead_k: float = 0
 
 
 class SectionsSettings(_Table):

@@ -12,15 +12,13 @@ from torch import Tensor
 from retriever.fusion import WORDS
 from retriever.looks import Retrieve, summed
 from retriever.protocols import ReadText
-from retriever.recognition import Recognition, is_declined
+from retriever.recognition import SURE, Recognition, is_declined
 from retriever.types import Candidate, Query, RetrievalResult, TextLine
 
 FEWEST = 3
 """Fewer letters and figures on an image are no text: patterns and edges look like one or two."""
 NEAREST = 5
 """The best candidates, one of which must have text on its images: reading costs more than the search."""
-SURE = 0.9
-"""From this probability on, words would not change what an image is recognized as."""
 
 
 def joined(lines: Sequence[TextLine]) -> str:

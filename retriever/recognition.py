@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from PIL import Image
 
+from retriever.fusion import agreed
 from retriever.types import Candidate
 
 FEW = 8
@@ -39,6 +40,7 @@ class Signs:
             than `FEW`.
         images: The logarithm of the number of its images in step 2: the best of more scores higher by chance.
         lead_w: Its `sim_w` minus the highest of the others; 0 if the words on the image were not read.
+        lead_k: Its agreement of keypoints minus the highest of the others; 0 if the candidates were not verified.
     """
 
     sim_c: float = 0.0
@@ -50,10 +52,13 @@ class Signs:
     distance: float = 0.0
     images: float = 0.0
     lead_w: float = 0.0
+    lead_k: float = 0.0
 
 
-OF_WORDS = "lead_w"
-"""The sign that is 0 unless words were read, and is therefore fitted apart from the others."""
+APART = ("lead_w", "lead_k")
+"""The signs that are 0 unless words were read or candidates verified, and are therefore fitted apart."""
+SURE = 0.9
+"""From this probability on, these would not change what an image is recognized as."""
 COMMON = Signs(lead_c=0.05, lead=0.05, lead_a=0.05, distance=4.0)
 """Values that are as common among right candidates as among wrong ones: they stand for signs without scores."""
 
@@ -78,6 +83,7 @@ def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
         images=math.log(max(best.images, 1)),
         distance=min(20.0, (best.score - statistics.fmean(fused)) / spread) if spread else COMMON.distance,
         lead_w=(best.sim_w or 0.0) - max((candidate.sim_w or 0.0 for candidate in others), default=0.0),
+        lead_k=agreed(best.places) - max((agreed(candidate.places) for candidate in others), default=0.0),
     )
 
 
@@ -122,6 +128,10 @@ class Recognition:
         """Returns the probability that the best candidate is right, 0 without candidates."""
         signs = signs_of(candidates)
         return 0.0 if signs is None else self.of(signs)
+
+    def is_unsure(self, candidates: Sequence[Candidate]) -> bool:
+        """Returns whether there is something to verify: words or keypoints could change the verdict."""
+        return bool(candidates) and self.probability(candidates) < SURE
 
     def is_undecided(self, candidates: Sequence[Candidate]) -> bool:
         """Returns whether the lead of alignment, not known yet, decides if the best candidate counts."""

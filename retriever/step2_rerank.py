@@ -15,11 +15,11 @@ from PIL import Image
 
 from retriever.asking import EntityIndex, TokenIndex
 from retriever.borders import trim
-from retriever.fusion import WORDS, fuse
+from retriever.fusion import KEYPOINTS, WORDS, agreed, fuse
 from retriever.image_cache import ImageCache, set_content
 from retriever.images import load_image, load_small
 from retriever.maxsim import ScoreMode, max_sim_spans
-from retriever.protocols import Align, Finish, FusionEncoder
+from retriever.protocols import Align, Finish, FusionEncoder, Verify
 from retriever.texts import blip_caption
 from retriever.types import Candidate, Query, ScoredSection
 
@@ -57,6 +57,9 @@ class FusionRerank:
     """
 
     name = "step2"
+    verify: Verify | None = None
+    """Verifies candidates by keypoints, where `is_unsure` says that this may change the verdict."""
+    is_unsure: Callable[[Sequence[Candidate]], bool] = bool
 
     def __init__(
         self,
@@ -89,11 +92,23 @@ class FusionRerank:
                     candidate.sections = [ScoredSection(position) for position in range(count)]
             pairs = zip(queries, candidates, strict=True)
             ranked = [rank_candidates(own, self._alpha(query), self.words) for query, own in pairs]
+            if self.verify is not None:
+                ranked = [self._verified(self.verify, query, own) for query, own in zip(queries, ranked, strict=True)]
             if self.align is not None:
                 self._align(self.align, queries, ranked)
             return ranked
 
         return finish
+
+    def _verified(self, verify: Verify, query: Query, candidates: list[Candidate]) -> list[Candidate]:
+        """Returns the candidates, ranked by the agreement of keypoints, too, if that can change the verdict."""
+        if not self.is_unsure(candidates):
+            return candidates
+        places = verify(query.image, [candidate.row for candidate in candidates])
+        for candidate, count in zip(candidates, places, strict=True):
+            candidate.places = count
+            candidate.score += KEYPOINTS * agreed(count)
+        return sorted(candidates, key=lambda candidate: -candidate.score)
 
     def _align(self, align: Align, queries: Sequence[Query], ranked: Sequence[Sequence[Candidate]]) -> None:
         """Sets the `alignment` of the best candidates, if the best one can be compared."""

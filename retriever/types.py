@@ -139,6 +139,7 @@ class Candidate:
         sim_p: What the second network of step 1's encoder alone contributes to `sim_c`; of one not among the
             network's own nearest, the lowest of these. `None` without a second network.
         sim_w: How similar the words on its images, or its names, are to those on the query's; `None` if not compared.
+        places: How many places of the query's image agree with one of its images; `None` if not verified.
         alignment: How well the image by which it scores agrees with the query's where it is laid on it; `None` if not
             compared.
         image: The number of that image among those with tokens of their own, its main image first.
@@ -153,6 +154,7 @@ class Candidate:
     sim_p: float | None = None
     alignment: float | None = None
     sim_w: float | None = None
+    places: float | None = None
     image: int = 0
     images: int = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +32,14 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
         yield
+
+
+@pytest.fixture(autouse=True)
+def streams_of_later_servers() -> Iterator[None]:
+    """Lets servers stream after one in the same process got a signal: sse-starlette never forgets it."""
+    yield
+    if (module := sys.modules.get("sse_starlette.sse")) is not None:
+        module.AppStatus.should_exit = False
 
 
 @pytest.fixture(scope="module")

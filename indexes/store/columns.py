@@ -121,8 +121,8 @@ def columns() -> Mapping[str, Column]:
     Raises:
         ValueError: An entry point does not name a `Column`.
     """
-    ours = ("indexes.store.section_vectors:SECTION_VECTORS", "indexes.image_text:IMAGE_TEXT")
-    return {column.name: column for column in declared(GROUP, Column, ours)}
+    own = ("store.section_vectors:SECTION_VECTORS", "image_text:IMAGE_TEXT", "keypoints:KEYPOINTS")
+    return {column.name: column for column in declared(GROUP, Column, [f"indexes.{name}" for name in own])}
 
 
 def columns_of(manifest: Manifest) -> list[Column]:

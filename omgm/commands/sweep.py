@@ -124,12 +124,14 @@ def _calibrate(args: argparse.Namespace) -> None:
     questions, images = selected_questions(args), query_images_of(args)
 
     from evaluation.recognition import CROP, Trial, collect, fit
-    from evaluation.recognition_report import report, with_words
+    from evaluation.recognition_report import report, with_apart
     from indexes.progress import progress_bar
     from omgm.opening import all_signs, open_retriever, recognition_key
     from omgm.parts import build_encoder, build_fusion
     from omgm.profile import parse_overrides, write_profile
     from retriever.image_cache import ImageCache
+    from retriever.recognition import APART, Signs
+    from retriever.step2_rerank import FusionRerank
 
     cache = ImageCache(CACHE_BYTES)
     encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
@@ -137,6 +139,8 @@ def _calibrate(args: argparse.Namespace) -> None:
     check_known(retriever.index, questions)
     retriever.recognition = None  # whole images only
     all_signs(retriever, encoder)
+    second = next(step for step in retriever.steps if isinstance(step, FusionRerank))
+    verify, second.verify = second.verify, None
 
     def asked(desc: str) -> list[Trial]:
         with progress_bar(total=len(questions), desc=desc, unit="question", shown=not args.json) as bar:
@@ -145,13 +149,13 @@ def _calibrate(args: argparse.Namespace) -> None:
     trials = asked("calibrate")
     if not trials:
         raise ValueError(f"{images}: none of the questions' images can be read")
-    threshold, unknown = profile.recognition.threshold, profile.recognition.lead_w
-    recognition, read = fit(trials, threshold), list[Trial]()
-    if retriever.refine is not None:
-        retriever.recognition = recognition
-        read = asked("words")
-        recognition = with_words(read, recognition, unknown)
-    quality = report(trials, threshold, read, unknown)
+    threshold = profile.recognition.threshold
+    recognition, unsure = fit(trials, threshold), list[Trial]()
+    if retriever.refine is not None or verify is not None:
+        retriever.recognition, second.verify, second.is_unsure = recognition, verify, recognition.is_unsure
+        unsure = asked("calibrate what is unsure")
+    known = Signs(**{name: getattr(profile.recognition, name) for name in APART})
+    recognition, quality = with_apart(unsure, recognition, known), report(trials, threshold, unsure, known)
     inputs = retriever.index.manifest.inputs
     found = {
         "recognition.fitted_to": recognition_key(profile, encoder, fusion, inputs.image_keys, inputs.tokens),

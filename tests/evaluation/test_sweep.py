@@ -160,7 +160,9 @@ def test_the_weight_of_words_by_hand() -> None:
         words = zip(query.candidates, (0.2, 0.2 + lead), strict=True)
         return replace(query, candidates=[replace(one, sim_w=similar) for one, similar in words])
 
-    table = sweep([*(read(number, 0.55) for number in range(FEWEST_READ)), STEP_2_HELPS], [0.5], [0.2], tune_split="val")
+    table = sweep(
+        [*(read(number, 0.55) for number in range(FEWEST_READ)), STEP_2_HELPS], [0.5], [0.2], tune_split="val"
+    )
     recall = {row["words"]: row["recall@1"] for row in table["by_words"]}
     assert [weight for weight, share in recall.items() if share == 1.0] == [n / 20 for n in range(4, 21)]
     assert recall[0.15] == 0.0 and {row["n"] for row in table["by_words"]} == {FEWEST_READ}

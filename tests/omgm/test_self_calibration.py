@@ -31,7 +31,7 @@ from omgm.profile import load_profile
 from omgm.self_calibration import FEWEST, _fitted, _rows, _same, _sample, bent, calibrate_index, photographed_again
 from pretraining.designs import paint, random_design
 from retriever.image_cache import ImageCache
-from retriever.recognition import OF_WORDS, SIGNS, Signs
+from retriever.recognition import APART, SIGNS, Signs
 from retriever.types import Candidate, Query, RetrievalResult
 
 PLAIN = ["sections.kind=bm25", "generator.kind=extractive"]
@@ -130,7 +130,7 @@ def test_a_build_calibrates_and_the_retriever_uses_it(index: Path, caplog: pytes
     profile = load_profile("embedded", PLAIN)
     found = json.loads((index / RECOGNITION).read_bytes())
     assert (found["entities"], found["sampled"], found["threshold"]) == (54, 54, 0.4)
-    assert [*found["signs"], OF_WORDS] == list(SIGNS) and found["weights"]["lead_p"] > 0
+    assert [*found["signs"], *APART] == list(SIGNS) and found["weights"]["lead_p"] > 0
     assert found["weights"]["lead_a"] > 0
     retriever = open_retriever(profile, index)
     assert retriever.recognition is not None

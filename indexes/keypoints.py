@@ -1,0 +1,86 @@
+"""The column of an index with the keypoints of its images, by which candidates are verified."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from indexes.store.columns import Column, Encoded, Stored
+from retriever.image_cache import ImageCache, content_of
+from retriever.models.keypoints import DIMENSION, VERSION, Keypoints, find_keypoints
+from retriever.protocols import Verify
+from retriever.verification import agreement
+
+_PLACE = 4 * np.dtype(np.float16).itemsize
+_WIDTH = DIMENSION + _PLACE
+_LEVELS = 512.0
+"""Values of descriptors times this are stored as whole numbers up to 255: hardly one is above a half."""
+
+
+_KEPT = 1 << 24
+"""Bytes of keypoints of queries that are kept."""
+
+
+class KeypointModel:
+    """The column's model: what finds keypoints, and the width of what is stored of each."""
+
+    dimension, fingerprint = _WIDTH, VERSION
+
+
+def encode_keypoints(points: Keypoints) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Returns the rows of an image's keypoints, uint8 [N, 136]."""
+    levels = np.minimum(np.round(points.descriptors * _LEVELS), 255).astype(np.uint8)
+    return np.hstack([levels, np.ascontiguousarray(points.places, np.float16).view(np.uint8).reshape(-1, _PLACE)])
+
+
+def decode_keypoints(rows: np.ndarray[Any, np.dtype[np.uint8]]) -> Keypoints:
+    """Returns the keypoints of an image's rows."""
+    descriptors = rows[:, :DIMENSION].astype(np.float32)
+    descriptors /= np.maximum(np.linalg.norm(descriptors, axis=1, keepdims=True), 1e-9)
+    places = np.ascontiguousarray(rows[:, DIMENSION:]).view(np.float16).astype(np.float32)
+    return Keypoints(places, descriptors)
+
+
+def verifier(index: Any) -> Verify:
+    """Returns a function that verifies entities of an index with the column."""
+    cache = ImageCache(_KEPT)  # a query is verified again with the words that are read on it
+
+    def points_of(row: int) -> list[Keypoints]:
+        encoded = index.column(KEYPOINTS.name, row)
+        bounds = np.flatnonzero(np.diff(encoded.parts)) + 1
+        return [decode_keypoints(rows) for rows in np.split(encoded.values, bounds)]
+
+    def points_in(image: Image.Image) -> Keypoints:
+        content = content_of(image)
+        points: Keypoints | None = cache.get(KEYPOINTS.name, content) if content else None
+        if points is None:
+            points = find_keypoints(image)
+            if content:
+                cache.put(KEYPOINTS.name, content, points, points.places.nbytes + points.descriptors.nbytes)
+        return points
+
+    def verify(image: Image.Image, rows: Sequence[int]) -> list[float]:
+        return agreement(points_in(image), [points_of(row) for row in rows])
+
+    return verify
+
+
+def _encode(model: KeypointModel, items: Sequence[Stored]) -> list[Encoded]:
+    return [_encoded(sorted(item.pictures.items())) for item in items]
+
+
+def _encoded(pictures: Sequence[tuple[int, Image.Image]]) -> Encoded:
+    rows = [encode_keypoints(find_keypoints(image)) for _, image in pictures]
+    parts = [np.full(len(own), part, np.int64) for own, (part, _) in zip(rows, pictures, strict=True)]
+    nothing = KEYPOINTS.nothing(_WIDTH)
+    return Encoded(np.concatenate([nothing.values, *rows]), np.concatenate([nothing.parts, *parts]))
+
+
+def _open(profile: Any) -> KeypointModel | None:
+    return KeypointModel() if profile.search.keypoints else None
+
+
+KEYPOINTS = Column("keypoints", "pictures", np.uint8, _encode, ("keypoints.npy", "keypoints_of.npy"), _open)
