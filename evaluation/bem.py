@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import retriever.models  # noqa: F401  before transformers
+from indexes.labeled_values import folded
 from retriever.files import sha256_of
 from retriever.texts import by_length
 
@@ -27,6 +28,8 @@ _BATCH_TOKENS = 8192
 _IDS = ("input_ids", "input_word_ids")
 _TYPES = ("segment_ids", "token_type_ids", "input_type_ids")
 _MASKS = ("attention_mask", "input_mask")
+_EQUIVALENT = ("equivalent", "correct", "true", "yes", "same", "entailment", "paraphrase", "duplicate", "label1", "1")
+"""Names of the class of equivalent answers, folded."""
 
 
 class Bem:
@@ -108,8 +111,9 @@ def load_bem(folder: Path) -> Bem:
 
     A model with three token types sees candidate, reference and question as three segments, like the published one. For
     a model with two types (a pair classifier), reference and question share the second. ONNX models are assumed to have
-    three unless a `config.json` beside them says otherwise (`type_vocab_size`). An ONNX model without a mask input gets
-    rows padded to 512 tokens, as in the published code.
+    three unless a `config.json` beside them says otherwise (`type_vocab_size`). The second class means "equivalent", as
+    in the published model, unless `id2label` there names the first so. An ONNX model without a mask input gets rows
+    padded to 512 tokens, as in the published code.
 
     Raises:
         ValueError: A file is missing, or the model is not a suitable classifier.
@@ -137,25 +141,42 @@ def load_bem(folder: Path) -> Bem:
     config: dict[str, Any] = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
     segments = (0, 1, 2) if config.get("type_vocab_size", 3) > 2 else (0, 1, 1)
     longest = min(LONGEST, config.get("max_position_embeddings", LONGEST))
+    ordered = _second_is_equivalent(config, settings)
     if (folder / "model.onnx").is_file():
         logits, width = _onnx(folder / "model.onnx")
         longest = min(longest, width or longest)
-        return Bem(tokenize, logits, (start, end), segments, longest, width, _fingerprint(folder))
+        return Bem(tokenize, ordered(logits), (start, end), segments, longest, width, _fingerprint(folder))
     if (folder / "model.safetensors").is_file() and config:
-        return Bem(tokenize, _bert(folder), (start, end), segments, longest, None, _fingerprint(folder))
+        return Bem(
+            tokenize, ordered(_bert(folder, tokenizer)), (start, end), segments, longest, None, _fingerprint(folder)
+        )
     raise ValueError(f"{folder}: neither model.onnx nor config.json with model.safetensors; see docs/evaluation.md")
 
 
-def _bert(folder: Path) -> Logits:
+def _second_is_equivalent(config: dict[str, Any], path: Path) -> Callable[[Logits], Logits]:
+    """Returns a function that puts the class of equivalent answers second.
+
+    Raises:
+        ValueError: `id2label` does not tell which of the classes that is.
+    """
+    labels = {int(number): str(label) for number, label in config.get("id2label", {1: "LABEL_1"}).items()}
+    known = [number for number, label in labels.items() if folded(label) in _EQUIVALENT]
+    if len(known) != 1:
+        names = ", ".join(labels.values())
+        raise ValueError(f'{path}: id2label must call the class of equivalent answers "equivalent", got {names}')
+    return (lambda logits: logits) if known == [1] else (lambda logits: lambda *rows: logits(*rows)[:, ::-1])
+
+
+def _bert(folder: Path, tokenizer: Any) -> Logits:
     import torch
     from transformers import BertForSequenceClassification
 
-    load: Any = BertForSequenceClassification.from_pretrained
-    model, report = load(folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True)
-    if report["missing_keys"] or model.config.num_labels != 2:
-        missing = ", ".join(sorted(report["missing_keys"])) or "a head with two classes"
-        raise ValueError(f"{folder}: not a BERT classifier with two classes: {missing} missing")
-    model.eval()
+    from retriever.models.pretrained import check_words, load_pretrained
+
+    model = load_pretrained(BertForSequenceClassification, folder)
+    if model.config.num_labels != 2:
+        raise ValueError(f"{folder}: must be a BERT classifier with two classes, has {model.config.num_labels}")
+    check_words(folder, tokenizer, model.config.vocab_size)
 
     @torch.inference_mode()
     def logits(ids: Ids, segment_ids: Ids, mask: Ids) -> NDArray[np.float32]:

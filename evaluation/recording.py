@@ -12,8 +12,9 @@ from evaluation.datasets.dataset import Scores
 from evaluation.journal import Row, read_rows, repeated_lines
 from evaluation.judge import LearnedJudge, judge, judge_all
 from evaluation.metrics import rank_of
+from evaluation.own_answers import contains_answer
 from evaluation.records import CandidateRecord, GoldRecord, QueryRecord, SectionRecord
-from evaluation.trec import contains_answer, reading_order
+from evaluation.trec import reading_order
 from retriever.asking import EntityIndex
 from retriever.files import write_lines
 from retriever.results import best_evidence, values_of
@@ -49,9 +50,8 @@ def make_record(
     """
     question = _as_spelled(question, index)
     result = result or RetrievalResult(question.id, [], {})
-    candidates = result.candidates
     generation = generation or Generation(None)
-    evidence = best_evidence(index, candidates)
+    evidence = best_evidence(index, result.candidates)
     rankings = {
         step: [(index.entity(row).id, float(score)) for row, score in ranking]
         for step, ranking in result.rankings.items()
@@ -69,14 +69,14 @@ def make_record(
         category=question.category,
         gold=_gold(question, index),
         failed=failed,
-        candidates=[_candidate(index, candidate) for candidate in candidates],
+        candidates=[_candidate(index, candidate) for candidate in result.candidates],
         rankings=rankings,
         ranks={step: rank_of(question.entity_ids, ranking) for step, ranking in rankings.items()},
         evidence=generation.evidence or evidence,
         section_correct=None
         if question.section_index is None
         else evidence is not None and _is_right_section(question, evidence.entity_id, evidence.section_index),
-        section_ranks=_section_ranks(question, index, candidates),
+        section_ranks=_section_ranks(question, index, result.candidates),
         **values_of(RetrievalFields, result),
         **values_of(AnswerFields, generation) | {"confidence": _number(generation.confidence)},
         span=generation.span,

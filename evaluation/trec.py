@@ -84,18 +84,3 @@ def reading_order(candidates: Sequence[tuple[str, Sequence[S]]]) -> list[tuple[s
     for entity, sections in candidates:
         order += [(entity, section) for section in sections] or [(entity, None)]
     return order
-
-
-def contains_answer(text: str, answers: Sequence[str]) -> bool:
-    """Returns whether a text contains one of the answers, ignoring case, even inside a longer word.
-
-    Pseudo Recall, as evaluated by FLMR and PreFLMR, counts this. For an answer that is a list (`&&`), the text must
-    contain every item.
-
-    Example:
-        >>> contains_answer("The flag is red and white.", ["blue", "White"]), contains_answer("red", ["red&&white"])
-        (True, False)
-    """
-    lowered = text.lower()
-    wanted = [[item for part in answer.split("&&") if (item := part.strip().lower())] for answer in answers]
-    return any(items and all(item in lowered for item in items) for items in wanted)

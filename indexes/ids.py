@@ -9,7 +9,6 @@ from unicodedata import normalize
 from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 
 from indexes.growing import save_array
 from retriever.types import Entity, IntArray
@@ -18,44 +17,6 @@ from retriever.types import Entity, IntArray
 def hash_id(entity_id: str) -> int:
     """Returns a signed 64-bit hash of an entity's id."""
     return int.from_bytes(hashlib.blake2b(entity_id.encode(), digest_size=8).digest(), "big", signed=True)
-
-
-class SeenHashes:
-    """A set of 64-bit hashes that takes 16 to 32 bytes per hash; Python's `set` would take about a hundred."""
-
-    def __init__(self) -> None:
-        self._table = np.zeros(1 << 10, np.int64)  # 0 marks a free slot
-        self._size = 0
-
-    def add(self, value: int) -> bool:
-        """Adds a hash and returns whether it is new."""
-        new = self._put(self._table, value or 1)
-        self._size += new
-        if 2 * self._size > len(self._table):
-            table = np.zeros(2 * len(self._table), np.int64)
-            for old in self._table[self._table != 0].tolist():
-                self._put(table, old)
-            self._table = table
-        return new
-
-    def __contains__(self, value: int) -> bool:
-        """Returns whether a hash was added."""
-        place = (value or 1) % len(self._table)
-        while (taken := self._table[place]) != 0:
-            if taken == (value or 1):
-                return True
-            place = (place + 1) % len(self._table)
-        return False
-
-    @staticmethod
-    def _put(table: NDArray[np.int64], value: int) -> bool:
-        place = value % len(table)
-        while (taken := table[place]) != 0:
-            if taken == value:
-                return False
-            place = (place + 1) % len(table)
-        table[place] = value
-        return True
 
 
 def canonical_url(url: str) -> str:

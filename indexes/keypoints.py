@@ -28,6 +28,7 @@ class KeypointModel:
     """The column's model: what finds keypoints, and the width of what is stored of each."""
 
     dimension, fingerprint = _WIDTH, VERSION
+    find = staticmethod(find_keypoints)
 
 
 def encode_keypoints(points: Keypoints) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -44,7 +45,7 @@ def decode_keypoints(rows: np.ndarray[Any, np.dtype[np.uint8]]) -> Keypoints:
     return Keypoints(places, descriptors)
 
 
-def verifier(index: Any) -> Verify:
+def verifier(index: Any, model: KeypointModel) -> Verify:
     """Returns a function that verifies entities of an index with the column."""
     cache = ImageCache(_KEPT)  # a query is verified again with the words that are read on it
 
@@ -57,23 +58,23 @@ def verifier(index: Any) -> Verify:
         content = content_of(image)
         points: Keypoints | None = cache.get(KEYPOINTS.name, content) if content else None
         if points is None:
-            points = find_keypoints(image)
+            points = model.find(image)
             if content:
                 cache.put(KEYPOINTS.name, content, points, points.places.nbytes + points.descriptors.nbytes)
         return points
 
-    def verify(image: Image.Image, rows: Sequence[int]) -> list[float]:
+    def verify(image: Image.Image, rows: Sequence[int]) -> list[int]:
         return agreement(points_in(image), [points_of(row) for row in rows])
 
     return verify
 
 
 def _encode(model: KeypointModel, items: Sequence[Stored]) -> list[Encoded]:
-    return [_encoded(sorted(item.pictures.items())) for item in items]
+    return [_encoded(model, sorted(item.pictures.items())) for item in items]
 
 
-def _encoded(pictures: Sequence[tuple[int, Image.Image]]) -> Encoded:
-    rows = [encode_keypoints(find_keypoints(image)) for _, image in pictures]
+def _encoded(model: KeypointModel, pictures: Sequence[tuple[int, Image.Image]]) -> Encoded:
+    rows = [encode_keypoints(model.find(image)) for _, image in pictures]
     parts = [np.full(len(own), part, np.int64) for own, (part, _) in zip(rows, pictures, strict=True)]
     nothing = KEYPOINTS.nothing(_WIDTH)
     return Encoded(np.concatenate([nothing.values, *rows]), np.concatenate([nothing.parts, *parts]))
@@ -83,4 +84,6 @@ def _open(profile: Any) -> KeypointModel | None:
     return KeypointModel() if profile.search.keypoints else None
 
 
-KEYPOINTS = Column("keypoints", "pictures", np.uint8, _encode, ("keypoints.npy", "keypoints_of.npy"), _open)
+KEYPOINTS = Column(
+    "keypoints", "pictures", np.uint8, _encode, ("keypoints.npy", "keypoints_of.npy"), _open, search=verifier
+)

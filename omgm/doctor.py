@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 from huggingface_hub import constants
-from safetensors import SafetensorError
 
 from omgm.downloads.hub import base_models, hub_model, local_folder, named_models
 from omgm.downloads.weights import free_bytes
@@ -343,5 +342,5 @@ def _parameters(model: str) -> float | None:
 
     try:
         return count_parameters(local_folder(model))
-    except (ValueError, SafetensorError):  # not downloaded, or without readable weights
+    except ValueError:  # not downloaded, or without readable weights
         return _published(model)[1] * 1e9 or None

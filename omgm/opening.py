@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from indexes.live.following import FollowingIndex
-from indexes.store.columns import ColumnModel, text_column
+from indexes.store.columns import ColumnModel, columns_of
 from indexes.store.generations import current_files
 from indexes.store.index import Index, OpenOptions, check_candidates
 from indexes.store.manifest import read_manifest
@@ -119,14 +119,15 @@ def open_retriever(
     propose = None if encode_parts is None else part_scores(encode_parts, opened)
     trim = profile.search.trim_borders
     retriever = Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
-    column = text_column(opened.manifest)
-    if "keypoints" in columns and recognition is not None:
-        from indexes.keypoints import verifier
-
-        second.verify, second.is_unsure = verifier(opened), recognition.is_unsure
-    if column is not None and column.search is not None and column.name in columns:
-        labels = column.search(opened, columns[column.name])
+    searches = {
+        column.name: column.search(opened, columns[column.name])
+        for column in columns_of(opened.manifest)
+        if column.search is not None and column.name in columns
+    }
+    if labels := searches.get("image_text"):
         first.by_text, retriever.refine, labels.weight = labels.add, labels.refine, profile.search.words_weight
+    if recognition is not None and recognition.weights.lead_k:
+        second.verify, second.is_unsure = searches.get("keypoints"), recognition.is_unsure
     return retriever
 
 

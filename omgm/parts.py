@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
-from safetensors import SafetensorError
 
 from generators.guard import GuardedGenerator
 from indexes.store.columns import ColumnModel, columns
@@ -140,7 +139,7 @@ def loaded(
     folder = model_folder(profile, section)
     try:
         return load(folder, *arguments)
-    except (SafetensorError, json.JSONDecodeError) as error:
+    except json.JSONDecodeError as error:
         raise ValueError(
             f"profile {profile.name}: {section}.model: {folder}: a file is damaged ({error}); fetch or train it again"
         ) from error

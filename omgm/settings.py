@@ -53,7 +53,7 @@ class SearchSettings(_Table):
         crops: Whether an image that is not recognized is searched again, turned and in parts.
         words: Whether the text on images is read: those of an index when it is built, and a query's if it is not
             surely recognized.
-        words_weight: Weight of these words' similarity, which is added to the scores of steps 1 and 2.
+        words_weight: Weight of these words' similarity in steps 1 and 2.
         keypoints: Whether keypoints of images are compared: those of an index are found when it is built, and a
             query's if it is not surely recognized.
         kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, then

@@ -19,10 +19,10 @@ from pretraining.demo.photo import photograph
 from pretraining.designs import DesignBatch, DesignBatches, joined
 from pretraining.flag_batches import FlagBatch, FlagBatches
 from pretraining.generate import random_flag, similar_flag
+from pretraining.pair_losses import clip_loss, same_pairs
 from pretraining.stickers import StickerBatches
 from retriever.models.encoder import ClipEncoder
 from retriever.models.precision import autocast, fastest_dtype
-from training.losses import clip_loss, same_pairs
 
 KNOWN, MADE_UP, CLEAN = 28, 52, 40  # flags per batch: of the knowledge base, random, and with a clean drawing as well
 DESIGNS, STICKERS = 48, 60  # per batch

@@ -17,9 +17,9 @@ from pretraining.demo.facts import countries, url_of
 from pretraining.demo.questions import Row, questions
 from pretraining.designs import DesignBatches, joined
 from pretraining.flag_batches import FlagBatches, made_up_name
+from pretraining.pair_losses import same_pairs
 from pretraining.stickers import StickerBatches
 from retriever.texts import blip_caption, section_passage
-from training.losses import same_pairs
 
 KNOWN, MADE_UP, DESIGNS, STICKERS = 24, 40, 24, 48  # entities per batch: countries, random flags, designs, stickers
 SECTIONS = 2  # per entity: the evidence, then others of its article

@@ -9,13 +9,13 @@ WORDS = 0.3
 """Default weight of the similarity of words, which is added to the score of the images."""
 KEYPOINTS = 0.5
 """Weight of the agreement of keypoints, which is added, too."""
-_CHANCE, _CERTAIN = 4, 16
+_CHANCE, _CERTAIN = 4, 12
 """How many places agree by chance, and how many with nothing but the same thing."""
 
 
-def agreed(places: float | None) -> float:
+def agreed(places: int | None) -> float:
     """Returns the agreement of keypoints, from 0 to 1, given how many places agree."""
-    return min(max((places or 0.0) - _CHANCE, 0.0) / (_CERTAIN - _CHANCE), 1.0)
+    return min(max((places or 0) - _CHANCE, 0) / (_CERTAIN - _CHANCE), 1.0)
 
 
 def fuse(first: Sequence[float | None], second: Sequence[float | None], weight: float) -> list[float]:

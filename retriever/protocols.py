@@ -51,7 +51,7 @@ class JoinedEncoder(Protocol):
 
 Align = Callable[[Sequence[Image.Image], Sequence[tuple[int, int]]], list[float]]
 """Returns for pairs of images, by their positions, how well the second agrees with the first; at most 1."""
-Verify = Callable[[Image.Image, Sequence[int]], list[float]]
+Verify = Callable[[Image.Image, Sequence[int]], list[int]]
 """Returns how many places of an image agree with an image of each of the entities at these rows."""
 EncodeParts = Callable[[Image.Image, Sequence[Crop]], Tensor]
 """Returns a vector per part of an image, L2-normalized, [N, dimension]."""

@@ -154,7 +154,7 @@ class Candidate:
     sim_p: float | None = None
     alignment: float | None = None
     sim_w: float | None = None
-    places: float | None = None
+    places: int | None = None
     image: int = 0
     images: int = 0
 

@@ -3,43 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from retriever.models.keypoints import Keypoints
+from retriever.types import FloatArray
 
 FEWEST = 4
 """Fewer matches agree by chance."""
-_RATIO = 0.85
-"""A match must be this much nearer than the second nearest, or many keypoints look like it."""
+_RATIO = 0.9
+"""A match must be this much nearer than the second nearest, in that image and in those of other candidates."""
 _SAME = 0.005
 """Keypoints that are no farther apart than this, of the longer side, are one place with two orientations."""
 _NEAR, _NEARBY = 0.025, 0.075
 """How far from its place a match may be, of the longer side, in the end and at first."""
 _STRETCH, _SMALLEST, _LARGEST = 4.0, 0.15, 6.0
 """How much longer a thing may become one way than across, and its least and largest size, of what it was."""
+_WIDTH = 0.12
+"""Least width of where places agree, of its length: what is along a line, as on a ruler in photographs of a collection,
+has no place in the plane."""
 _ROUNDS = 4
 
 
-def agreement(query: Keypoints, candidates: Sequence[Sequence[Keypoints]]) -> list[float]:
+class _Nearest(NamedTuple):
+    """For each keypoint of a query's image the nearest two of another image.
+
+    Attributes:
+        others: Which these are, int64 [N, 2].
+        distances: How far their descriptors are from the query's, ascending, float32 [N, 2].
+        is_mutual: Whether no other keypoint of the query's image is nearer to the first, [N].
+    """
+
+    others: NDArray[np.int64]
+    distances: FloatArray
+    is_mutual: NDArray[np.bool_]
+
+
+def agreement(query: Keypoints, candidates: Sequence[Sequence[Keypoints]]) -> list[int]:
     """Returns how many places of a query's image agree with the best image of each candidate.
 
-    A place that agrees with several candidates says little, such as one of a common background or of the maker's mark:
-    each gets an equal share.
+    Only keypoints count that are much more like one of the candidate than like any of the others: those of a background
+    on which many things were photographed, or of the maker's mark, say little.
 
     Args:
         query: The keypoints of the query's image.
         candidates: Those of each candidate's images.
     """
-    places = _places(query)
-    agreeing = [[np.unique(places[_agreeing(query, image)]) for image in images] for images in candidates]
-    best = [max(own, key=len, default=places[:0]) for own in agreeing]
-    shares = np.zeros(len(places) + 1)
-    for own in best:
-        shares[own] += 1
-    return [float((1 / shares[own]).sum()) for own in best]
+    if len(query.places) < FEWEST:
+        return [0] * len(candidates)
+    images = [[image for image in images if len(image.places) >= FEWEST] for images in candidates]
+    nearest = [[_nearest(query, image) for image in own] for own in images]
+    lowest = np.full((len(candidates) + 1, len(query.places)), 2, np.float32)
+    for distances, own in zip(lowest, nearest, strict=False):
+        distances[:] = np.min([distances, *(one.distances[:, 0] for one in own)], axis=0)
+    places, found = _places(query), list[int]()
+    for number, own in enumerate(nearest):
+        rival = np.delete(lowest, number, axis=0).min(axis=0)
+        counts = [
+            len(np.unique(places[_agreeing(query, image, one, rival)]))
+            for image, one in zip(images[number], own, strict=True)
+        ]
+        found.append(max(counts, default=0))
+    return found
+
+
+def _nearest(query: Keypoints, other: Keypoints) -> _Nearest:
+    cosines = torch.from_numpy(query.descriptors) @ torch.from_numpy(other.descriptors).T
+    values, others = cosines.topk(2)
+    is_mutual = cosines.argmax(0)[others[:, 0]] == torch.arange(len(cosines))
+    return _Nearest(others.numpy(), (2 - 2 * values).clamp(min=0).sqrt().numpy(), is_mutual.numpy())
 
 
 def _places(points: Keypoints) -> NDArray[np.int64]:
@@ -48,16 +83,18 @@ def _places(points: Keypoints) -> NDArray[np.int64]:
     return np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _agreeing(query: Keypoints, other: Keypoints) -> NDArray[np.int64]:
+def _agreeing(query: Keypoints, other: Keypoints, nearest: _Nearest, rival: FloatArray) -> NDArray[np.int64]:
     """Returns which keypoints of the query's image agree with an image, by the best affine map of one to the other.
 
     Each match of keypoints has a place, a scale and an orientation in both images, and so says where all others must
     be: that with which most agree is refined by least squares.
     """
     nothing = np.empty(0, np.int64)
-    if min(len(query.places), len(other.places)) < FEWEST:
-        return nothing
-    matches, others = _matched(query, other)
+    first, second = nearest.others.T
+    apart = np.linalg.norm(other.places[first, :2] - other.places[second, :2], axis=1) > _SAME
+    bound = np.minimum(np.where(apart, nearest.distances[:, 1], 2), rival)
+    matches = np.flatnonzero(nearest.is_mutual & (nearest.distances[:, 0] < _RATIO * bound))
+    others = first[matches]
     if len(matches) < FEWEST:
         return nothing
     here, there = query.places[matches], other.places[others]
@@ -73,18 +110,6 @@ def _agreeing(query: Keypoints, other: Keypoints) -> NDArray[np.int64]:
         mapping = np.linalg.lstsq(inputs[agreeing], there[agreeing, :2])[0]
         agreeing = np.linalg.norm(inputs @ mapping - there[:, :2], axis=1) < _NEAR
     long, short = np.linalg.svd(mapping[:2], compute_uv=False)
-    is_possible = short > _SMALLEST and long < min(_LARGEST, _STRETCH * short)
-    return matches[agreeing] if is_possible and agreeing.sum() >= FEWEST else nothing
-
-
-def _matched(query: Keypoints, other: Keypoints) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the pairs of keypoints that are nearest to each other and distinct."""
-    cosines = torch.from_numpy(query.descriptors) @ torch.from_numpy(other.descriptors).T
-    values, columns = cosines.topk(2)
-    back, rows = cosines.argmax(0).numpy(), np.arange(len(cosines))
-    first, second = columns.numpy().T
-    distances = np.sqrt(np.maximum(0, 2 - 2 * values.numpy())).T
-    apart = np.linalg.norm(other.places[first, :2] - other.places[second, :2], axis=1)
-    is_match = (distances[0] < _RATIO * distances[1]) | (apart < _SAME)
-    is_match &= back[first] == rows
-    return rows[is_match], first[is_match]
+    is_possible = agreeing.sum() >= FEWEST and short > _SMALLEST and long < min(_LARGEST, _STRETCH * short)
+    length, width = np.linalg.svd(here[agreeing, :2] - here[agreeing, :2].mean(0), compute_uv=False)
+    return matches[agreeing] if is_possible and width > _WIDTH * length else nothing

@@ -1,8 +1,6 @@
-"""Training losses: CLIP's symmetric loss for step 1, and equation 6 over late interaction (equation 4) for step 2."""
+"""Step 2's training loss: equation 6 over late interaction (equation 4)."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -46,27 +44,3 @@ def contrastive_loss(similarities: Tensor, temperature: Tensor | float) -> Tenso
     """
     target = torch.zeros(len(similarities), dtype=torch.long, device=similarities.device)
     return functional.cross_entropy(similarities / temperature, target)
-
-
-def same_pairs(keys: Sequence[object]) -> Tensor:
-    """Returns bool [N, N], true where two different items share a key and are therefore not negatives of each other."""
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    ids = torch.tensor([numbers[key] for key in keys])
-    same = ids[:, None] == ids[None, :]
-    return same & ~torch.eye(len(ids), dtype=torch.bool)
-
-
-def clip_loss(left: Tensor, right: Tensor, scale: Tensor, excluded: Tensor | None = None) -> Tensor:
-    """Returns the mean cross-entropy of both directions, a scalar.
-
-    Args:
-        left: Vectors [N, D], not normalized; row i belongs to row i of `right`.
-        right: Vectors [N, D], not normalized.
-        scale: Factor for the cosines, exp(logit_scale).
-        excluded: bool [N, N], pairs that are not negatives (`same_pairs`).
-    """
-    logits = scale * functional.normalize(left.float(), dim=-1) @ functional.normalize(right.float(), dim=-1).T
-    if excluded is not None:
-        logits = logits.masked_fill(excluded, -torch.inf)
-    target = torch.arange(len(logits), device=logits.device)
-    return (functional.cross_entropy(logits, target) + functional.cross_entropy(logits.T, target)) / 2

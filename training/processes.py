@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeVar
 
 import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
+
+from retriever.files import read_object
 
 T = TypeVar("T")
 
@@ -71,6 +75,34 @@ def without_exchange(model: nn.Module, skipped: bool) -> AbstractContextManager[
     return nullcontext()
 
 
+def process_count() -> int:
+    """Returns the number of processes that `torchrun` started, or 1."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def same_steps(note: Path, accumulate: int, processes: int) -> tuple[int, dict[str, int]]:
+    """Divides the steps of a run that another number of processes began, so that they see the same samples.
+
+    Args:
+        note: The file in which `retriever.identity.agree` notes what the run depends on.
+        accumulate: Parts per step and process, as set.
+        processes: Number of processes.
+
+    Returns:
+        Parts per step and process, and what `agree` is to compare: both numbers as the run began with them if that
+        gives the same steps, otherwise as they are now.
+    """
+    before: dict[str, int] = {}
+    if note.is_file():
+        with suppress(ValueError):  # which `agree` reports
+            before = read_object(note)
+    begun = {"accumulate": before.get("accumulate", accumulate), "processes": before.get("processes", processes)}
+    divided, rest = divmod(math.prod(begun.values()), processes)
+    if rest or accumulate not in (begun["accumulate"], divided):
+        return accumulate, {"accumulate": accumulate, "processes": processes}
+    return divided, begun
+
+
 @contextmanager
 def joined(device: str) -> Iterator[Processes]:
     """Joins the process group if `torchrun` started this process, and leaves it at the end of the block.
@@ -81,7 +113,7 @@ def joined(device: str) -> Iterator[Processes]:
     Raises:
         ValueError: There are more processes on this machine than GPUs.
     """
-    count = int(os.environ.get("WORLD_SIZE", "1"))
+    count = process_count()
     if count == 1:
         yield Processes(device=torch.device(device))
         return

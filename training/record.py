@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
+
+import torch
 
 from retriever.files import write_json
 from retriever.models.folder import RECORD_NAME
@@ -38,8 +42,23 @@ class TrainingRecord:
     commit: str | None = None
 
     def save(self, folder: Path) -> None:
-        """Writes `folder/training.json`."""
-        write_json(folder / RECORD_NAME, asdict(self))
+        """Writes `folder/training.json`, with the `environment` of this process."""
+        write_json(folder / RECORD_NAME, asdict(self) | {"environment": environment()})
+
+
+def environment(*packages: str) -> dict[str, object]:
+    """Returns what decides, besides the settings, whether a repetition is equal to the last bit.
+
+    That is versions, the kernels that this machine's processors run, and the threads among which sums are divided.
+    """
+    names = ("torch", "transformers", "tokenizers", "numpy", "pillow", *packages)
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in names},
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "threads": torch.get_num_threads(),
+    }
 
 
 def remarks_on(

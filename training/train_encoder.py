@@ -198,7 +198,10 @@ def train_encoder(
             "labeled images trained on": len(training),
             "labeled images validated on": len(validation),
         },
-        settings=asdict(optimization),
+        settings={
+            **asdict(optimization),
+            **{name: inputs[name] for name in ("precision", "trim_borders", "validate_every", "validation_share")},
+        },
         metrics=metrics,
         remarks=remarks,
         commit=provenance.commit,

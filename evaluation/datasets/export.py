@@ -1,15 +1,16 @@
-"""Exports a Hugging Face dataset on disk to the plain format: a question file and a folder of images."""
+"""Exports a Hugging Face dataset, or Parquet files, to the plain format: a question file and a folder of images."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from evaluation.datasets.plain import answers_in, plain_question
 from evaluation.datasets.plain_rows import renamed
 from evaluation.datasets.rows import Row
+from indexes.arrow_rows import labeled_rows, parquet_files, rows_of_parquet
 from indexes.extras import optional
 from indexes.progress import progress_bar
 from retriever.files import as_line, replace_with, write_whole
@@ -24,42 +25,60 @@ def export(folder: Path, out: Path, split: str | None = None) -> int:
     """Writes the images to `out/images/`, then `out/questions.jsonl`, and returns the number of questions.
 
     Args:
-        folder: A dataset written by `Dataset.save_to_disk`, with the columns that `plain_question` names or common
-            synonyms. The column `image` holds images or their names. A row without an id gets its number as its id.
-            Other columns are ignored.
+        folder: A dataset written by `Dataset.save_to_disk`, a Parquet file or a folder of such files, with the columns
+            that `plain_question` names or common synonyms. The column `image` holds images or their names. A row
+            without an id gets its number as its id. Other columns are ignored.
         out: The folder to write to.
         split: The split of a `DatasetDict`.
 
     Raises:
-        ValueError: `datasets` is not installed, the folder is not a dataset, or a row is invalid; the message names the
+        ValueError: An extra is not installed, the folder is not a dataset, or a row is invalid; the message names the
             row and field.
     """
-    data = _open(folder, split)
     (out / IMAGES).mkdir(parents=True, exist_ok=True)
-    bar = progress_bar(data, total=len(data), desc="questions", unit="question")
-    rows = ((f"{folder}: row {number}", number, row) for number, row in enumerate(bar))
-    named = ((where, {"id": number, **_with_image_name(row, out / IMAGES, where)}) for where, number, row in rows)
-    replace_with(out / QUESTIONS, lambda partial: _write(partial, named))
-    return len(data)
+    bar = progress_bar(_rows(folder, split), desc="questions", unit="question")
+    named = (
+        (where, {"id": number, **_with_image_name(row, out / IMAGES, where)}) for number, (where, row) in enumerate(bar)
+    )
+    ids = set[str]()
+    replace_with(out / QUESTIONS, lambda partial: _write(partial, named, ids))
+    return len(ids)
 
 
-def _open(folder: Path, split: str | None) -> Any:
+def _rows(folder: Path, split: str | None) -> Iterator[tuple[str, Row]]:
+    """Yields the rows with their places; labels have their names, and images are not decoded."""
+    if folder.is_file() or any(folder.glob("*.parquet")):
+        yield from rows_of_parquet(*_files(folder, split))
+        return
     datasets = optional("datasets", "hf")
     try:
         data = datasets.load_from_disk(str(folder))
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder}: not a dataset that save_to_disk wrote ({error})") from error
     if isinstance(data, datasets.DatasetDict):
-        if split not in data:
-            raise ValueError(f"{folder}: has the splits {', '.join(data)}; pass one of them as --split, got {split!r}")
+        _check_split(folder, split, data)
         data = data[split]
-    has_images = isinstance(data.features.get("image"), datasets.Image)
-    return data.cast_column("image", datasets.Image(decode=False)) if has_images else data
+    rows = labeled_rows(data.with_format("arrow").iter(4), data.features.arrow_schema)
+    yield from ((f"{folder}: row {number}", row) for number, row in enumerate(rows))
 
 
-def _write(path: Path, rows: Iterable[tuple[str, Row]]) -> None:
+def _files(path: Path, split: str | None) -> list[Path]:
+    """Returns the Parquet files of a split, which their names begin with: `test-00000-of-00002.parquet`."""
+    files = parquet_files(path) if path.is_dir() else [path]
+    of_split = {file: re.sub(r"[-_]?\d+(-of-\d+)?$", "", file.stem) for file in files}
+    if len(splits := dict.fromkeys(of_split.values())) > 1:
+        _check_split(path, split, splits)
+        files = [file for file in files if of_split[file] == split]
+    return files
+
+
+def _check_split(folder: Path, split: str | None, splits: Collection[str]) -> None:
+    if split not in splits:
+        raise ValueError(f"{folder}: has the splits {', '.join(splits)}; pass one of them as --split, got {split!r}")
+
+
+def _write(path: Path, rows: Iterable[tuple[str, Row]], seen: set[str]) -> None:
     with path.open("wb") as file:
-        seen: set[str] = set()
         for where, row in rows:
             question = plain_question(row, where)
             if question.id in seen:

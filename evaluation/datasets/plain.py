@@ -144,9 +144,10 @@ def _place_of(image: object, where: str) -> object:
     place = image
     if isinstance(image, Mapping):
         place = next((image[key] for key in _PLACES if isinstance(image.get(key), str)), image)
-    inside = isinstance(place, Mapping) and place.get("bytes")
+    inside = place.get("bytes") if isinstance(place, Mapping) else isinstance(place, bytes) and place
     if inside or (isinstance(place, str) and place[:5].lower() == "data:"):
-        raise ValueError(f"{where}: field image holds the image itself; save it as a file, and give its name")
+        how = ", as omgm import questions does" if isinstance(inside, bytes) else ""
+        raise ValueError(f"{where}: field image holds the image itself; save it as a file, and give its name{how}")
     return place
 
 
@@ -206,12 +207,12 @@ def answers_in(value: object) -> list[Any]:
 
 
 def _references(value: object, where: str) -> tuple[str, ...]:
-    """Returns the right answers; a whole number in floating point, such as 1885.0, is also right without its point.
+    """Returns the right answers; 1885.0 is also right without its point, and true is also "yes".
 
     NaN and null, which pandas writes for a missing answer, are none.
 
     Raises:
-        ValueError: Another value is not text or a finite number.
+        ValueError: Another value is not text, a finite number, or true or false.
     """
     listed = value if isinstance(value, list) else [value]
     given = [one for one in listed if one is not None and one == one]  # NaN differs from itself
@@ -220,7 +221,9 @@ def _references(value: object, where: str) -> tuple[str, ...]:
     if any(isinstance(one, float) and math.isinf(one) for one in given):
         raise ValueError(f"{where}: field answers must have finite numbers, got {value!r}")
     whole = [str(int(one)) for one in given if isinstance(one, float) and one.is_integer()]
-    return (*whole, *texts(given, "answers", where))
+    spoken = ["yes" if one else "no" for one in given if isinstance(one, bool)]
+    written = [str(one).lower() if isinstance(one, bool) else one for one in given]
+    return (*whole, *spoken, *texts(written, "answers", where))
 
 
 def plain_question(row: Row, where: str) -> Question:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from evaluation.datasets.rows import Row, csv_rows, json_file, json_lines, split_cell
+from indexes.arrow_rows import rows_of_parquet
 from indexes.json_streams import has_lines, read_items, starts_with
 from indexes.labeled_values import NO_NAMES, Names, folded, value_at
 
@@ -31,6 +33,8 @@ def plain_rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
     name: Callable[[Row, Names], Row] = renamed
     if any(suffix.lower() in (".csv", ".tsv") for suffix in path.suffixes[-2:]):
         rows, name = csv_rows(path, ()), _split
+    elif path.is_dir() or path.suffix == ".parquet":
+        rows = rows_of_parquet(path)
     elif path.is_file() and starts_with(path, "["):
         rows = ((f"{path}: item {number}", row) for number, row in read_items(path))
     elif not path.is_file() or has_lines(path):
@@ -85,9 +89,17 @@ def _columns(own: Row) -> list[Row]:
 def _split(row: Row, names: Names) -> Row:
     """Returns a row of CSV with its values of several parts as lists, and its section as a number."""
     named = {key: value for key, value in renamed(row, names).items() if value != ""}
-    lists = {key: split_cell(str(named[key])) for key in ("answers", "entity") if key in named}
+    lists: Row = {key: split_cell(str(named[key])) for key in ("answers", "entity") if key in named}
+    lists |= {"answers": list(map(_typed, lists["answers"]))} if "answers" in lists else {}
     section = str(named.get("section", ""))
     return named | lists | ({"section": int(section)} if section.isdecimal() else {})
+
+
+def _typed(cell: str) -> str | float | bool:
+    """Returns the value of a cell that pandas or Excel wrote for 1885 in a column with gaps, or for true or false."""
+    if cell in ("True", "TRUE", "False", "FALSE"):
+        return cell.upper() == "TRUE"
+    return float(cell) if re.fullmatch(r"-?\d{1,15}\.0", cell) else cell
 
 
 def renamed(row: Row, names: Names = NO_NAMES) -> Row:

@@ -9,12 +9,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation.datasets.question import Item, Question, SkippedRow
 from indexes.decoding import Stream, not_utf8, opened_text
+from indexes.delimited import ABOVE, header_in
 from indexes.json_streams import read_items, starts_with, unreadable_value
 from retriever.json_keys import unique_keys
 
@@ -90,8 +91,7 @@ def _cell(value: Any) -> str:
 def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str] | ValueError]]:
     """Yields the rows of a CSV file as dicts, each with the line that it starts on.
 
-    Its separator is the comma, semicolon or tab that the first line has most of. Names of `columns` may be written with
-    spaces and capitals.
+    Its header is found as in a knowledge base's tables. Names of `columns` may be written with spaces and capitals.
 
     Raises:
         ValueError: The file cannot be read, its header lacks one of `columns`, or it is not CSV in UTF-8.
@@ -100,16 +100,18 @@ def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str
     with _open(path) as file:
         lines = (_decoded(line, number, path, f"{path}: line {number}") for number, line in enumerate(file, start=1))
         start = 1
-        first = next(lines, "")
-        reader = csv.reader(chain([first], lines), strict=True, delimiter=max(",;\t", key=first.count))
         try:
+            first = list(islice(lines, ABOVE))
+            above, delimiter = header_in(first, path, lambda name: False)
+            start += above
+            reader = csv.reader(chain(first[above:], lines), strict=True, delimiter=delimiter)
             header = [column.strip() for column in next(reader, [])]
             header = [re.sub(r"[\s-]+", "_", column).lower() for column in header] if columns else header
             _check_header(header, columns, path)
-            start = reader.line_num + 1
+            start = above + reader.line_num + 1
             for values in reader:
                 where = f"{path}: line {start}"
-                start = reader.line_num + 1
+                start = above + reader.line_num + 1
                 if len(values) == len(header):
                     yield where, dict(zip(header, values, strict=True))
                 elif values:

@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluation.datasets.question import ImageFile, RowImages
 from evaluation.datasets.rows import Row, json_lines
-from indexes.extras import optional
+from indexes.arrow_rows import rows_of_parquet
 from indexes.image_paths import find_image
 
 
@@ -39,37 +39,10 @@ def rows_of(path: Path, *, images: bool = True) -> Iterator[tuple[str, Row]]:
     Raises:
         ValueError: A file cannot be read, or the folder has none.
     """
-    if path.is_dir():
-        files = sorted(path.glob("*.parquet"))
-        if not files:
-            raise ValueError(f"{path}: the folder has no .parquet files")
-        for file in files:
-            yield from rows_of(file, images=images)
-    elif path.suffix == ".parquet":
-        yield from _parquet_rows(path, images)
-    else:
-        for where, row in json_lines(path):
-            if isinstance(row, ValueError):
-                raise row
-            yield where, row
-
-
-def _parquet_rows(path: Path, images: bool) -> Iterator[tuple[str, Row]]:
-    pyarrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
-    number = 0
-    try:
-        with parquet.ParquetFile(path) as file:
-            columns = [field.name for field in file.schema_arrow if images or not _holds_image(field.type, pyarrow)]
-            for batch in file.iter_batches(batch_size=4 if images else 256, columns=columns):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"{path}: row {number}", row
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: after row {number}: cannot be read ({error})") from error
-
-
-def _holds_image(kind: Any, pyarrow: Any) -> bool:
-    types = pyarrow.types
-    if types.is_struct(kind):
-        return any(kind.field(at).name == "bytes" for at in range(kind.num_fields))
-    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+    if path.is_dir() or path.suffix == ".parquet":
+        yield from rows_of_parquet(path, images=images)
+        return
+    for where, row in json_lines(path):
+        if isinstance(row, ValueError):
+            raise row
+        yield where, row

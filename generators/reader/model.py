@@ -12,13 +12,15 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import linear
 
 from generators.reader import BASE
 from retriever.models.base_bert import load_bert
+from retriever.models.bert import Bert
 from retriever.models.fused_bert import FusedBert
 from retriever.models.precision import fastest_dtype, int8_is_fast
+from retriever.models.tensor_names import check_weights
 from retriever.types import FloatArray
 
 LENGTH = 256
@@ -161,27 +163,30 @@ def _load(path: Path, dtype: torch.dtype) -> SpanModel:
     model, tokenizer = load_bert(BASE)
     meanings = FusedBert(model, dtype)
     own = load_file(path)
+    _check(model, own, path)
     head = own.pop("head.weight").float(), own.pop("head.bias").float()
     confidence, threshold = own.pop("confidence").tolist(), float(own.pop("threshold"))
-    _change(model, own, path)
+    _change(model, own)
     return SpanModel(FusedBert(model, dtype), tokenizer, head, meanings, confidence, threshold)
 
 
-@torch.no_grad()
-def _change(encoder: nn.Module, own: Mapping[str, Tensor], path: Path) -> None:
-    """Adds the changes of matrices, int8 with a scale per row, and replaces biases and normalizations.
+def _check(encoder: Bert, own: Mapping[str, Tensor], path: Path) -> None:
+    """Raises ValueError unless there is a head, a confidence, and all of a layer that has anything."""
+    layers = tuple({".".join(name.split(".")[:3]) + "." for name in own if name.startswith("encoder.")})
+    parameters = {name: tensor for name, tensor in encoder.named_parameters() if name.startswith(layers)}
+    expected: dict[str, Sequence[int]] = {name: tensor.shape for name, tensor in parameters.items()}
+    expected |= {name + SCALE: tensor.shape[:1] for name, tensor in parameters.items() if tensor.dim() == 2}
+    expected |= {"head.weight": (2, encoder.config.hidden_size), "head.bias": (2,), "confidence": (4,), "threshold": ()}
+    shapes = {name: tensor.shape for name, tensor in own.items()}
+    check_weights(path, expected, shapes, fix=f"train the weights again on {BASE}")
 
-    Raises:
-        ValueError: A parameter is unknown or has another shape.
-    """
+
+@torch.no_grad()
+def _change(encoder: Bert, own: Mapping[str, Tensor]) -> None:
+    """Adds the changes of matrices, int8 with a scale per row, and replaces biases and normalizations."""
     parameters = dict(encoder.named_parameters())
     for name, tensor in own.items():
-        if name.endswith(SCALE):
-            continue
-        parameter = parameters.get(name)
-        if parameter is None or parameter.shape != tensor.shape:
-            raise ValueError(f"{path}: {name}: does not fit {BASE}; train the weights again")
         if tensor.dtype == torch.int8:
-            parameter.add_(tensor.float() * own[name + SCALE][:, None])
-        else:
-            parameter.copy_(tensor)
+            parameters[name].add_(tensor.float() * own[name + SCALE][:, None])
+        elif not name.endswith(SCALE):
+            parameters[name].copy_(tensor)

@@ -16,12 +16,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from indexes import image_source
 from indexes.account import summary_of, table_of
-from indexes.ids import SeenHashes, hash_id
+from indexes.ids import hash_id
 from indexes.image_source import ImageSource, thumbnail
 from indexes.knowledge import sources
 from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.folder import contents_of
 from indexes.knowledge.groups import Groups
+from indexes.knowledge.identity import SeenHashes
 from indexes.knowledge.ledger import Ledger
 from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
 from indexes.knowledge.reading import read_knowledge_base

@@ -95,7 +95,8 @@ class Column:
         open: Makes the column's model for a profile (`omgm.settings.Profile`), `None` if the profile does without;
             without this function, the model is one of the profile's own.
         finish: Writes what is searched, if anything is, once the folder has all articles and rows.
-        search: Makes a `retriever.label_reading.LabelReading` of an index that has the column, with the column's model.
+        search: Makes what compares queries with the column of an index: a `retriever.label_reading.LabelReading`
+            or a `retriever.protocols.Verify`; called with the column's model.
         report: Returns the column's part of a build's report.
     """
 
@@ -134,11 +135,6 @@ def columns_of(manifest: Manifest) -> list[Column]:
     if unknown := sorted(manifest.inputs.columns.keys() - columns().keys()):
         raise ValueError(f"column {unknown[0]!r} is unknown; install the package that declares it, or {REBUILD}")
     return [columns()[name] for name in manifest.inputs.columns]
-
-
-def text_column(manifest: Manifest) -> Column | None:
-    """Returns the column of an index that is searched by a text, if it has one; raises like `columns_of`."""
-    return next((column for column in columns_of(manifest) if column.search is not None), None)
 
 
 def column_files(manifest: Manifest) -> list[str]:

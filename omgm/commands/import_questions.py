@@ -1,4 +1,4 @@
-"""Write a Hugging Face dataset from save_to_disk as a question file with images (--dataset plain)."""
+"""Write a Hugging Face dataset from save_to_disk, or Parquet files, as questions with images (--dataset plain)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from retriever.wording import counted
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("--from", type=Path, required=True, dest="source", metavar="DIR", help="the dataset's folder")
+    parser.add_argument(
+        "--from", type=Path, required=True, dest="source", metavar="DIR", help="the dataset's folder, or a Parquet file"
+    )
     parser.add_argument("--split", metavar="NAME", help="one of its splits, if it has several")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="output folder")
 

@@ -14,9 +14,6 @@ MODEL_TYPE = "blip-2"
 _HEADS = ("vision_projection.", "text_projection.", "itm_head.", "vision_proj.", "text_proj.")
 """Contrastive and matching heads, by their current and former names: other ways to score, not used here."""
 
-_COUNTING = "embeddings.position_ids"
-"""The buffer 0, 1, 2, ..., stored in older checkpoints."""
-
 _FIRST_REVISIONS = ("qformer.embeddings.", "cls.", "temp")
 """Names that only the first revisions on the hub have; the Q-Former's other weights were renamed as well."""
 
@@ -80,4 +77,4 @@ def stored_name(name: str) -> str:
 
 def ignored(name: str) -> bool:
     """Tells whether a tensor of a checkpoint is known and not needed."""
-    return name.startswith(_HEADS) or name == _COUNTING
+    return name.startswith(_HEADS)

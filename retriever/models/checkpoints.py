@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from retriever.files import replace_with, write_whole
-from retriever.models.weights import INDEX_NAME
+from retriever.models.tensor_names import INDEX_NAME, wrapper_of
 
 SHARD_BYTES = 4 << 30
 _WRAPPERS = ("model", "module", "state_dict")
@@ -22,7 +22,7 @@ _WRAPPERS = ("model", "module", "state_dict")
 def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], list[str]]:
     """Reads the tensors of a checkpoint by name, memory-mapped if possible; nothing but tensors is unpickled.
 
-    Names stay as they are, except that a prefix `module.` is removed.
+    Names stay as they are, except that the prefix of a wrapper that all have, such as `module.`, is removed.
 
     Returns:
         The tensors, and the keys that they were under, such as "model" or "state_dict", the outermost first.
@@ -48,7 +48,8 @@ def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], list[str]]:
             f"{file}: expected a state dict: a dictionary of tensors by name, or one under "
             f"{' or '.join(map(repr, _WRAPPERS))}; is it an optimizer's checkpoint?"
         )
-    return {name.removeprefix("module."): tensor for name, tensor in state.items()}, wrappers
+    prefix = wrapper_of(state)
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items()}, wrappers
 
 
 def convert_checkpoint(checkpoint: Path, target: Path) -> None:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from retriever.gpu import to_device
 from retriever.models.packed_roberta import packed
-from retriever.models.padding import known_padding, prepare_transformers
+from retriever.models.padding import known_padding
+from retriever.models.pretrained import check_whole, check_words, load_pretrained
 from retriever.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -82,14 +83,10 @@ class CrossEncoderReranker:
         """
         from transformers import AutoModelForSequenceClassification, AutoTokenizer  # only for profiles that name one
 
-        prepare_transformers()
         _check(folder)
-        model, found = AutoModelForSequenceClassification.from_pretrained(
-            folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True
-        )
-        if found["missing_keys"]:  # transformers would only warn and use random weights
-            raise ValueError(f"{folder}: weights of {', '.join(sorted(found['missing_keys']))} are missing")
+        model = load_pretrained(AutoModelForSequenceClassification, folder, dtype)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        check_words(folder, tokenizer, model.config.vocab_size)
         return cls(model.to(device), tokenizer, max_tokens, batch_tokens)
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
@@ -169,9 +166,12 @@ class FlagReranker:
                 f'sections.kind = "flag" needs FlagEmbedding ({error}): install the extra `flag`, or set '
                 '"cross_encoder", which gives the same scores'
             ) from error
-        prepare_transformers()
+        from transformers import AutoModelForSequenceClassification
+
+        checked = load_pretrained(AutoModelForSequenceClassification, folder, dtype)  # the library would draw weights
         model = library.FlagReranker(str(folder), devices=[device], normalize=True)
-        model.model.to(dtype)
+        model.model = checked
+        check_words(folder, model.tokenizer, checked.config.vocab_size)
         model.max_length = _longest(model.model, model.tokenizer, max_tokens)
         return cls(model)
 
@@ -253,6 +253,7 @@ def _by_question(
 
 def _check(folder: Path) -> None:
     """Raises ValueError unless `folder` has a sequence classifier with one label."""
+    check_whole(folder)
     if not (folder / "config.json").is_file():
         raise ValueError(f"{folder}: has no config.json; sections.model must be a folder with a cross-encoder")
     if not any(folder.glob("*.safetensors")):

@@ -11,9 +11,9 @@ import torch
 from retriever.files import read_object
 from retriever.models.eva_weights import load_eva_clip
 from retriever.models.fp8 import check_fp8, use_fp8
-from retriever.models.padding import prepare_transformers
 from retriever.models.pixels import CONFIG_NAME as PIXELS_NAME
 from retriever.models.pixels import PixelPreparation
+from retriever.models.pretrained import check_whole, check_words, load_pretrained
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from retriever.models.text_tokenizer import load_tokenizer
 
@@ -47,6 +47,7 @@ def load_parts(folder: Path, device: str, dtype: torch.dtype, fused: bool, fp8: 
         ValueError: The folder or one of its files is missing, the kind of model is unknown, or it or the device cannot
             use FP8.
     """
+    check_whole(folder)
     config = read_config(folder)
     if _is_eva_clip(config):
         return _load_eva(folder, device, dtype, fp8)
@@ -80,7 +81,8 @@ def _load_eva(folder: Path, device: str, dtype: torch.dtype, fp8: bool) -> Encod
     # The published folder has no preprocessor_config.json; its documentation says to use CLIP's.
     given = (folder / PIXELS_NAME).is_file()
     pixels = PixelPreparation.load(folder) if given else PixelPreparation(model.config.image_size, crop=True)
-    return EncoderParts(model, _tokenizer(folder, CLIPTokenizer.from_pretrained), pixels, model.config.context_length)
+    tokenizer = _tokenizer(folder, CLIPTokenizer.from_pretrained, model.config.vocab_size)
+    return EncoderParts(model, tokenizer, pixels, model.config.context_length)
 
 
 def _load_small(folder: Path, device: str, dtype: torch.dtype, fused: bool) -> EncoderParts:
@@ -90,24 +92,25 @@ def _load_small(folder: Path, device: str, dtype: torch.dtype, fused: bool) -> E
         model.vision_model.fuse(device, dtype)
     _move(model, device, dtype)
     pixels = PixelPreparation.load(folder)
-    return EncoderParts(model, _tokenizer(folder, load_tokenizer), pixels, model.config.max_text_tokens)
+    return EncoderParts(
+        model, _tokenizer(folder, load_tokenizer, model.config.vocab_size), pixels, model.config.max_text_tokens
+    )
 
 
 def _load_clip(folder: Path, kind: str, device: str, dtype: torch.dtype) -> EncoderParts:
     """Loads a transformers model."""
     from transformers import AutoModel, AutoTokenizer  # only here, because the embedded profile does without
 
-    prepare_transformers()
     path = folder / "config.json"
     if kind in _UNSUITABLE:
         raise ValueError(f"{path}: model_type: {kind}: {_UNSUITABLE[kind]}")
-    model: Any = AutoModel.from_pretrained(folder, dtype=dtype, use_safetensors=True, trust_remote_code=False)
+    model = load_pretrained(AutoModel, folder, dtype)
     if not hasattr(model, "get_image_features") or not hasattr(model, "get_text_features"):
         raise ValueError(f"{path}: model_type: {kind} does not embed images and texts in one space")
-    text_config = getattr(model.config, "text_config", None)
-    max_tokens = getattr(text_config, "max_position_embeddings", None) or model.config.max_text_tokens
+    text_config = model.config.get_text_config()
+    max_tokens = text_config.max_position_embeddings
     _move(model, device, dtype)
-    tokenizer = _tokenizer(folder, AutoTokenizer.from_pretrained)
+    tokenizer = _tokenizer(folder, AutoTokenizer.from_pretrained, text_config.vocab_size)
     return EncoderParts(model, tokenizer, PixelPreparation.load(folder), max_tokens, kind in _FIXED_LENGTH)
 
 
@@ -132,13 +135,16 @@ def _is_eva_clip(config: dict[str, Any]) -> bool:
     return "vision_cfg" in config or any("evaclip" in str(name).lower().replace("_", "") for name in named)
 
 
-def _tokenizer(folder: Path, load: Callable[[Path], Any]) -> Any:
+def _tokenizer(folder: Path, load: Callable[[Path], Any], rows: int) -> Any:
+    """Loads a tokenizer whose tokens all have one of so many rows in the model's embedding."""
     if not any(
         (folder / name).is_file() for name in ("tokenizer.json", "vocab.json", "spiece.model", "tokenizer.model")
     ):
         raise ValueError(f"{folder}: has no tokenizer; copy the model's tokenizer files there (tokenizer.json)")
     try:
-        return load(folder)
+        tokenizer = load(folder)
     except ImportError as error:
         advice = "for sentencepiece or protobuf, pip install 'omgm[sentencepiece]'"
         raise ValueError(f"{folder}: its tokenizer needs a package that is not installed; {advice}: {error}") from error
+    check_words(folder, tokenizer, rows)
+    return tokenizer

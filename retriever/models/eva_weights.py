@@ -10,32 +10,23 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from retriever.files import read_object
 from retriever.models.checkpoints import convert_checkpoint
 from retriever.models.eva_clip import EvaCLIP, EvaCLIPConfig, TowerConfig
 from retriever.models.pixels import PixelPreparation
-from retriever.models.weights import check_names, stored_names, without_memory
+from retriever.models.tensor_names import check_weights
+from retriever.models.weights import read_tensors, stored_tensors, without_memory
 
 Sources = list[str | None]
 """The published tensors that make up a parameter of ours, stacked along its first dimension; `None` means zeros."""
 
-IGNORED = {
-    "vision_model.embeddings.position_ids",
-    "text_model.embeddings.position_ids",
-    "logit_scale",
-}
-"""Tensors that retrieval does not need: the buffers 0, 1, 2, ..., and the training temperature.
-
-EVA's own checkpoints have the temperature; the published `BAAI/EVA-CLIP-8B` does not.
-"""
 UNKNOWN = {
     "hub": ("use_rope", "use_swiglu_mlp", "use_sub_ln"),
     "eva": ("rope", "naiveswiglu", "subln", "global_average_pool", "ls_init_value", "hf_model_name"),
@@ -88,7 +79,7 @@ def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.
         ValueError: A file, a setting or a weight is missing, unexpected or has the wrong shape; the message names it.
     """
     settings = read_object(folder / "config.json")
-    stored = stored_names(folder)
+    stored = stored_tensors(folder)
     of_eva = "vision_cfg" in settings
     try:
         config = eva_config(settings) if of_eva else hub_config(settings, stored)
@@ -98,9 +89,17 @@ def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.
         model = EvaCLIP(config)
     names = model.state_dict()
     sources = {name: eva_sources(name) if of_eva else hub_sources(name, config) for name in names}
-    check_names(folder, {source for parts in sources.values() for source in parts if source}, set(stored) - IGNORED)
+    # Class token and positions have leading dimensions of 1 in one layout only.
+    shapes = {source: _sizes(place.shape) for source, place in _places(names, sources).items()}
+    check_weights(folder, shapes, {source: _sizes(tensor.shape) for source, tensor in stored.items()})
     model = model.to(dtype).to_empty(device=device)
-    _fill(model, sources, stored)
+    parameters = model.state_dict()
+    for name, parts in sources.items():
+        if None in parts:
+            parameters[name].zero_()
+    places = _places(parameters, sources)
+    for source, tensor in read_tensors(stored, places):
+        places[source].copy_(tensor.reshape(places[source].shape))
     return model.eval().requires_grad_(False)
 
 
@@ -206,34 +205,18 @@ def eva_sources(name: str) -> Sources:
     return [f"{prefix}.{_rename(suffix, _EVA_BLOCK[tower])}"]
 
 
-def _fill(model: EvaCLIP, sources: dict[str, Sources], stored: dict[str, Path]) -> None:
-    """Copies the stored tensors into the model's parameters, file by file."""
-    parameters = model.state_dict()
-    places: dict[str, Tensor] = {}
-    for name, parts in sources.items():
-        for source, place in zip(parts, _parts(parameters[name], len(parts)), strict=True):
-            if source is None:
-                place.zero_()
-            else:
-                places[source] = place
-    for file in sorted(set(stored.values())):
-        with safe_open(file, "pt") as weights:
-            for source in list(weights.keys()):
-                if source not in places:
-                    continue
-                tensor = weights.get_tensor(source)
-                tensor = tensor.T if source == _TRANSPOSED else tensor
-                # Class token and positions have leading dimensions of 1 in one layout only.
-                if [n for n in tensor.shape if n != 1] != [n for n in places[source].shape if n != 1]:
-                    raise ValueError(
-                        f"{file}: {source}: expected {list(places[source].shape)} by config.json, "
-                        f"got {list(tensor.shape)}"
-                    )
-                places[source].copy_(tensor.reshape(places[source].shape))
+def _places(parameters: Mapping[str, Tensor], sources: Mapping[str, Sources]) -> dict[str, Tensor]:
+    """Returns the part of our parameters that each published tensor is copied to."""
+    return {
+        source: part.T if source == _TRANSPOSED else part
+        for name, parts in sources.items()
+        for source, part in zip(parts, parameters[name].chunk(len(parts)), strict=True)
+        if source is not None
+    }
 
 
-def _parts(parameter: Tensor, count: int) -> Sequence[Tensor]:
-    return parameter.chunk(count) if count > 1 else [parameter]
+def _sizes(shape: Sequence[int]) -> list[int]:
+    return [size for size in shape if size != 1]
 
 
 def _refuse(values: dict[str, Any], settings: Iterable[str], where: str) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from pathlib import Path
 from typing import Literal
 
 import torch
-from safetensors import safe_open
 
 from retriever.files import read_object
 from retriever.models import blip2
 from retriever.models.small_clip import SmallCLIPConfig
-from retriever.models.weights import stored_names, weight_files
+from retriever.models.weights import read_tensors, stored_tensors
 
 RECORD_NAME = "training.json"
 """The record of a model's training. It is not part of the model, so no fingerprint covers it."""
@@ -96,30 +96,22 @@ def kind_of(folder: Path) -> Kind:
 
 def stored_dtype(folder: Path) -> torch.dtype:
     """Returns the dtype of the matrices in a model folder, float32 if there are none."""
-    with safe_open(weight_files(folder)[0], "pt") as weights:
-        slices = (weights.get_slice(name) for name in weights.keys())  # noqa: SIM118  it is not a mapping
-        found = (_DTYPES.get(part.get_dtype()) for part in slices if len(part.get_shape()) > 1)
-        return next((dtype for dtype in found if dtype is not None), torch.float32)
+    dtypes = [part.dtype for part in stored_tensors(folder).values() if len(part.shape) > 1]
+    return next((_DTYPES[dtype] for dtype in dtypes if dtype in _DTYPES), torch.float32)
 
 
 def count_parameters(folder: Path) -> int:
     """Returns the number of weights in a model folder, from the headers of its files."""
-    total = 0
-    for file in weight_files(folder):
-        with safe_open(file, "pt") as weights:
-            for name in weights.keys():  # noqa: SIM118  it is not a mapping
-                total += torch.Size(weights.get_slice(name).get_shape()).numel()
-    return total
+    return sum(math.prod(part.shape) for part in stored_tensors(folder).values())
 
 
 def same_weights(folder: Path, other: Path) -> bool:
     """Tells whether every tensor of `folder` is also in `other`, with the same dtype and values."""
-    files, others = stored_names(folder), stored_names(other)
-    if not others.keys() >= files.keys():
+    tensors, others = stored_tensors(folder), stored_tensors(other)
+    if not others.keys() >= tensors.keys():
         return False
-    for name, file in files.items():
-        with safe_open(file, "pt") as weights, safe_open(others[name], "pt") as other_weights:
-            tensor, other_tensor = weights.get_tensor(name), other_weights.get_tensor(name)
+    for name, tensor in read_tensors(tensors, tensors):
+        [(_, other_tensor)] = read_tensors({name: others[name]}, {name})
         if tensor.dtype != other_tensor.dtype or not torch.equal(tensor, other_tensor):
             return False
     return True

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from retriever.gpu import to_device
-from retriever.models.padding import prepare_transformers
+from retriever.models.pretrained import check_words, load_pretrained
 
 
 def load_grounding(
@@ -40,12 +40,9 @@ def load_grounding(
 
     if not (folder / "config.json").is_file():
         raise ValueError(f"{folder}: has no config.json; use the folder of a Grounding DINO model for transformers")
-    prepare_transformers()
+    model = load_pretrained(AutoModelForZeroShotObjectDetection, folder, dtype).to(device)
     processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
-    model = AutoModelForZeroShotObjectDetection.from_pretrained(
-        folder, dtype=dtype, use_safetensors=True, trust_remote_code=False
-    )
-    model = model.to(device).eval()
+    check_words(folder, processor.tokenizer, model.config.text_config.vocab_size)
     text = " ".join(f"{label.strip().lower().rstrip('.')}." for label in labels)
 
     def detect(image: Image.Image) -> list[list[float]]:

@@ -15,8 +15,9 @@ from retriever.models.checkpoints import read_checkpoint
 from retriever.models.lavis import FROM_BASE, from_lavis, is_ignored, lavis_settings, lavis_sources
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
-from retriever.models.qformer_folder import Layout, read_layout, write_folder
-from retriever.models.weights import check_shapes, read_weights, some, stored_names, without_memory
+from retriever.models.qformer_folder import read_layout, write_folder
+from retriever.models.tensor_names import check_weights, some
+from retriever.models.weights import read_weights, without_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -114,11 +115,14 @@ def import_reranker(
             f"{file}: unexpected: {some(unexpected)}; if this is a BLIP-2 with ViT-g and a Q-Former that does not need "
             f"them, pass --ignore with each name or a pattern, such as --ignore '{first.partition('.')[0]}*'"
         )
-    check_shapes(file, own, empty)
-    missing = set(empty) - set(own)
-    added = _mapped(missing, tower) if base is None or layout is None else _from_folder(base, layout, missing)
-    check_shapes(base or file, added, empty)
-    if missing := missing - set(added):
+    _check_shapes(file, own, empty)
+    rest = {name: tensor for name, tensor in empty.items() if name not in own}
+    if base is None or layout is None:
+        added = _mapped(rest, tower)
+        _check_shapes(base or file, added, empty)
+    else:
+        added = read_weights(base, rest, layout.stored_name, ignored=lambda name: True)  # the file has the others
+    if missing := rest.keys() - added.keys():
         absent = {part for name in missing for part in lavis_sources(name)}
         raise ValueError(f"{file}: missing: {some(absent)}; {FROM_BASE}")
     write_folder(out, settings, own | added, words, pixels)
@@ -196,10 +200,10 @@ def _mapped(names: Iterable[str], state: Mapping[str, Tensor]) -> dict[str, Tens
     return {name: from_lavis(parts, state) for name, parts in sources.items() if all(part in state for part in parts)}
 
 
-def _from_folder(folder: Path, layout: Layout, names: set[str]) -> dict[str, Tensor]:
-    wanted = {name: layout.stored_name(name) for name in names}
-    others = set(stored_names(folder)) - set(wanted.values())
-    return read_weights(folder, wanted, ignored=others.__contains__)
+def _check_shapes(file: Path, tensors: Mapping[str, Tensor], empty: Mapping[str, Tensor]) -> None:
+    """Raises ValueError if a tensor has not the shape that the model asks for."""
+    expected = {name: empty[name].shape for name in tensors}
+    check_weights(file, expected, {name: tensor.shape for name, tensor in tensors.items()})
 
 
 def _parts(names: Iterable[str]) -> dict[str, int]:

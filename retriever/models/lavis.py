@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from retriever.models.weights import some
+from retriever.models.tensor_names import some
 
 VISION_HEAD, TEXT_HEAD = 88, 64
 """Width of an attention head in ViT-g and in BERT, which a checkpoint does not record."""

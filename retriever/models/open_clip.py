@@ -19,6 +19,9 @@ from torch import Tensor, nn
 from retriever.images import prepare_image
 from retriever.models.padding import prepare_transformers
 from retriever.models.pixels import PixelPreparation
+from retriever.models.pretrained import without_warnings
+from retriever.models.tensor_names import check_weights
+from retriever.models.weights import read_tensors, stored_tensors
 
 CONFIG_NAME = "open_clip_config.json"
 WEIGHTS_NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors")
@@ -107,20 +110,33 @@ def load_open_clip(
     """Loads model, tokenizer, image preparation and the maximum text length in tokens.
 
     Raises:
-        ValueError: open_clip is not installed, the weights are missing, or images are not square.
+        ValueError: open_clip is not installed, the weights are missing or do not match, or images are not square.
     """
     try:
         import open_clip
     except ImportError as error:
         raise ValueError(f"{folder}: an open_clip model, which needs: pip install 'omgm[openclip]'") from error
     prepare_transformers()  # text towers may be its models
-    if not any((folder / name).is_file() for name in WEIGHTS_NAMES):
+    file = next((folder / name for name in WEIGHTS_NAMES if (folder / name).is_file()), None)
+    if file is None:
         raise ValueError(
             f"{folder / WEIGHTS_NAMES[0]}: not found; convert another checkpoint (open_clip_pytorch_model.bin) with "
             "retriever.models.checkpoints.convert_checkpoint"
         )
     source = f"local-dir:{folder}"
-    model, _, transform = open_clip.create_model_and_transforms(source, device=device, precision=_PRECISION[dtype])
+    arguments: Any = {"device": device, "precision": _PRECISION[dtype], "load_weights": False, "pretrained_text": False}
+    with without_warnings(None):  # that there are no weights yet
+        model, _, transform = open_clip.create_model_and_transforms(source, **arguments)
+    tensors = stored_tensors(file)
+    stored = {name: torch.Size(tensor.shape) for name, tensor in tensors.items()}
+    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    if stored == expected:
+        model.load_state_dict(dict(read_tensors(tensors, expected)))
+    else:  # open_clip knows earlier names, but interpolates positions of another number
+        both = {name for name in stored.keys() & expected.keys() if "logit" not in name}  # these it reshapes
+        check_weights(file, {name: expected[name] for name in both}, {name: stored[name] for name in both})
+        report = open_clip.load_checkpoint(model, str(file), strict=False)
+        check_weights(file, dict.fromkeys(report.missing_keys, ()), dict.fromkeys(report.unexpected_keys, ()))
     tokenizer = open_clip.get_tokenizer(source)
     settings = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))["model_cfg"]
     prepared = model.visual.preprocess_cfg

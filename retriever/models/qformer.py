@@ -24,7 +24,7 @@ from retriever.models.qformer_folder import read_layout, vision_tower, write_fol
 from retriever.models.qformer_layers import QFormer, QFormerConfig
 from retriever.models.small_clip import SmallVision
 from retriever.models.text_tokenizer import AnyTokenizer, load_tokenizer, padded
-from retriever.models.weights import check_shapes, read_weights, without_memory
+from retriever.models.weights import read_weights, without_memory
 from retriever.texts import by_length
 
 UNSAVED = "unsaved"
@@ -112,19 +112,24 @@ class QFormerFusion(Published, nn.Module):
                 and `SmallVision.fuse`.
 
         Raises:
-            ValueError: A file is missing, or a weight is missing, unexpected or has the wrong shape.
+            ValueError: A file is missing, a weight is missing, unexpected or has the wrong shape, or the tokenizer is
+                another model's.
         """
         fingerprint = folder_fingerprint(folder)
         layout = read_layout(folder)
         pixels, tokenizer = PixelPreparation.load(folder), load_tokenizer(folder)
         with without_memory():
             model = cls(layout.settings, tokenizer, pixels, fingerprint=fingerprint, batch_size=batch_size)
-        empty = model.state_dict()
-        sources = {name: layout.stored_name(name) for name in empty}
+        added = tokenizer.get_added_vocab()  # those without a row are read as unknown
+        last, rows = max(i for token, i in tokenizer.get_vocab().items() if token not in added), model.config.vocab_size
+        if last >= rows:
+            raise ValueError(
+                f"{folder}: its tokenizer has a token {last}, but its embedding ends at {rows - 1}; copy the tokenizer "
+                "that was saved with the weights"
+            )
         small = isinstance(model.vision, SmallVision)
-        tensors = read_weights(folder, sources, device, torch.float32 if small else dtype, layout.ignored)
-        check_shapes(folder, tensors, empty)
-        model.load_state_dict(tensors, assign=True)
+        as_stored = (layout.stored_name, device, torch.float32 if small else dtype, layout.ignored)
+        model.load_state_dict(read_weights(folder, model.state_dict(), *as_stored), assign=True)
         if isinstance(model.vision, SmallVision) and fused:
             model.vision.fuse(device, dtype)
         model.to(dtype)

@@ -17,7 +17,7 @@ from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer_layers import QFormerConfig
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.models.text_tokenizer import AnyTokenizer
-from retriever.models.weights import WEIGHTS_NAME, stored_names
+from retriever.models.weights import WEIGHTS_NAME, stored_tensors
 
 CONFIG_NAME = "config.json"
 
@@ -79,7 +79,7 @@ def read_layout(folder: Path) -> Layout:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     if settings.get("model_type") == blip2.MODEL_TYPE:
-        blip2.check_revision(folder, stored_names(folder))
+        blip2.check_revision(folder, stored_tensors(folder))
     return layout
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from retriever.models.bert import added, attended, output, projections
+from retriever.models.attention import added, attended, output, projections
 
 _ONLY = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
 """Settings of transformers that have one value here, the one of all published models."""

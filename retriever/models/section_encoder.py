@@ -20,8 +20,9 @@ from retriever.base_models import bases, find_base
 from retriever.files import read_object
 from retriever.gpu import to_device
 from retriever.models.base_bert import load_bert
-from retriever.models.bert import Bert, merge_lora
+from retriever.models.bert import Bert
 from retriever.models.fused_bert import FusedBert
+from retriever.models.lora import merge_lora
 from retriever.models.weights import WEIGHTS_NAME
 from retriever.texts import split_passage
 from retriever.types import FloatArray

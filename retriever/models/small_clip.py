@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from retriever.files import read_object, replace_with
 from retriever.models.fused_convolutions import FusedConvolution
-from retriever.models.weights import WEIGHTS_NAME, check_shapes, read_weights, without_memory
+from retriever.models.weights import WEIGHTS_NAME, read_weights, without_memory
 
 FEATURES = 1280
 """Length of a vector of the base model (`retriever.models.efficientnet_lite`)."""
@@ -261,10 +261,7 @@ class SmallCLIP(nn.Module):
         """
         with without_memory():
             model = cls(SmallCLIPConfig.read(read_object(folder / "config.json")))
-        expected = model.state_dict()
-        tensors = read_weights(folder, {name: name for name in expected}, dtype=dtype)
-        check_shapes(folder, tensors, expected)
-        model.load_state_dict(tensors, assign=True)
+        model.load_state_dict(read_weights(folder, model.state_dict(), dtype=dtype), assign=True)
         return model.eval()
 
     def save_pretrained(self, folder: Path, state_dict: Mapping[str, Tensor]) -> None:

@@ -54,6 +54,14 @@ class TextTokenizer:
         """Returns the number of tokens, added ones included."""
         return self.backend.get_vocab_size()
 
+    def get_vocab(self) -> dict[str, int]:
+        """Returns the id of each token."""
+        return self.backend.get_vocab()
+
+    def get_added_vocab(self) -> dict[str, int]:
+        """Returns the id of each token that was added to the vocabulary, special tokens included."""
+        return {token.content: number for number, token in self.backend.get_added_tokens_decoder().items()}
+
     def __call__(
         self,
         texts: str | Sequence[str],

@@ -1,32 +1,45 @@
-"""Reads stored tensors by name and reports tensors that are missing, unexpected or have the wrong shape."""
+"""Reads the stored tensors of a model folder by name, once they are known to fit the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from retriever.files import read_object
+from retriever.models.tensor_names import INDEX_NAME, check_weights, wrapper_of
 
 WEIGHTS_NAME = "model.safetensors"
-INDEX_NAME = "model.safetensors.index.json"
-_SHOWN = 8
+
+
+class StoredTensor(NamedTuple):
+    """A tensor of a file: its name there, its shape, and its type as safetensors call it."""
+
+    file: Path
+    name: str
+    shape: list[int]
+    dtype: str
 
 
 def weight_files(folder: Path) -> list[Path]:
     """Returns the safetensors files of a model folder: those of its index, else `model.safetensors`, else all.
 
+    A file itself is all there is.
+
     Raises:
         ValueError: There are none, or one that the index names is missing.
     """
     index = folder / INDEX_NAME
-    if index.is_file():
+    if folder.is_file():
+        files = [folder]
+    elif index.is_file():
         weight_map: dict[str, str] = read_object(index)["weight_map"]
         files = [folder / name for name in sorted(set(weight_map.values()))]
     else:
@@ -43,50 +56,65 @@ def weight_files(folder: Path) -> list[Path]:
     return files
 
 
-def stored_names(folder: Path) -> dict[str, Path]:
-    """Returns the file of each tensor in a model folder, by name.
+def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
+    """Returns the tensors in a model folder by name, without the prefix of a wrapper, file by file.
 
     Raises:
-        ValueError: There are no weights, or a file that the index names is missing.
+        ValueError: There are no weights, or a file is damaged or, though the index names it, missing.
     """
-    names: dict[str, Path] = {}
+    tensors: dict[str, StoredTensor] = {}
     for file in weight_files(folder):
-        with safe_open(file, "pt") as weights:
-            names |= dict.fromkeys(weights.keys(), file)
-    return names
+        try:
+            with safe_open(file, "pt") as weights:
+                for name in weights.keys():  # noqa: SIM118  it is not a mapping
+                    part = weights.get_slice(name)
+                    tensors[name] = StoredTensor(file, name, part.get_shape(), part.get_dtype())
+        except SafetensorError as error:
+            raise ValueError(f"{file}: a file is damaged ({error}); fetch or train it again") from error
+    prefix = wrapper_of(tensors)
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+
+
+def read_tensors(
+    stored: Mapping[str, StoredTensor], names: Container[str], device: str = "cpu"
+) -> Iterator[tuple[str, Tensor]]:
+    """Yields those stored tensors that are among `names`, file by file and directly to their device."""
+    for file, tensors in groupby(stored.items(), lambda entry: entry[1].file):
+        with safe_open(file, "pt", device=device) as weights:
+            for name, tensor in tensors:
+                if name in names:
+                    yield name, weights.get_tensor(tensor.name)
 
 
 def read_weights(
     folder: Path,
-    sources: Mapping[str, str],
+    expected: Mapping[str, Tensor],
+    source_of: Callable[[str], str] = str,
     device: str = "cpu",
     dtype: torch.dtype | None = None,
     ignored: Callable[[str], bool] = lambda name: False,
 ) -> dict[str, Tensor]:
-    """Reads the tensors of a model folder under our names, file by file and directly to their device.
+    """Reads the tensors of a model folder under our names.
 
     Args:
         folder: The folder with safetensors files.
-        sources: The stored name for each of our names.
+        expected: Tensors of the expected shapes by our names.
+        source_of: Returns the stored name for one of our names.
         device: The device to read to.
         dtype: The type for floating-point tensors; by default as stored.
-        ignored: Tells whether a stored tensor that is not among `sources` may be ignored.
+        ignored: Tells whether a stored tensor that is not expected may be ignored.
 
     Raises:
-        ValueError: A name is missing or unexpected; the message names it.
+        ValueError: A tensor is missing, unexpected or has the wrong shape; the message names it.
     """
-    stored = stored_names(folder)
-    check_names(folder, set(sources.values()), {name for name in stored if not ignored(name)})
-    ours = {source: name for name, source in sources.items()}
-    tensors: dict[str, Tensor] = {}
-    for file in sorted(set(stored.values())):
-        with safe_open(file, "pt", device=device) as weights:
-            for source in weights.keys():  # noqa: SIM118  it is not a mapping
-                if source in ours:
-                    tensor = weights.get_tensor(source)
-                    cast = dtype if tensor.is_floating_point() else None
-                    tensors[ours[source]] = tensor.to(cast or tensor.dtype)
-    return tensors
+    stored = stored_tensors(folder)
+    ours = {source_of(name): name for name in expected}
+    shapes = {name: tensor.shape for name, tensor in stored.items() if name in ours or not ignored(name)}
+    check_weights(folder, {source: expected[name].shape for source, name in ours.items()}, shapes)
+    return {
+        ours[source]: tensor.to(dtype) if tensor.is_floating_point() else tensor
+        for source, tensor in read_tensors(stored, ours, device)
+    }
 
 
 @contextmanager
@@ -102,33 +130,3 @@ class _Undrawn(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Returns the tensor that `nn.init.normal_` would fill; calls everything else."""
         return kwargs["tensor"] if func is nn.init.normal_ else func(*args, **(kwargs or {}))
-
-
-def check_names(where: Path, expected: set[str], found: set[str]) -> None:
-    """Checks the names of stored tensors.
-
-    Raises:
-        ValueError: A name is missing or unexpected.
-    """
-    problems = {"missing": expected - found, "unexpected": found - expected}
-    if said := [f"{what}: {some(names)}" for what, names in problems.items() if names]:
-        raise ValueError(f"{where}: the weights do not match the settings; {'; '.join(said)}")
-
-
-def check_shapes(where: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    """Checks that tensors have the expected shapes.
-
-    Raises:
-        ValueError: A tensor has another shape; the message names it.
-    """
-    for name, tensor in tensors.items():
-        if tensor.shape != expected[name].shape:
-            shapes = f"expected {list(expected[name].shape)}, got {list(tensor.shape)}"
-            raise ValueError(f"{where}: {name}: {shapes}; the weights do not match the settings")
-
-
-def some(names: Iterable[str]) -> str:
-    """Lists the first few names and the number of those left out."""
-    listed = sorted(names)
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    return ", ".join(listed[:_SHOWN]) + more

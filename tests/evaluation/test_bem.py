@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,38 @@ def test_a_pair_classifier_has_reference_and_question_in_one_segment(tmp_path: P
     assert load_bem(tmp_path).score([("red", "blue", "what")]) == pytest.approx([float(wanted)], abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("labels", "equivalent"),
+    [
+        (("LABEL_0", "LABEL_1"), 1),
+        (("not_equivalent", "Equivalent"), 1),
+        (("correct", "incorrect"), 0),
+        (("0", "1"), 1),
+    ],
+)
+def test_the_class_that_the_configuration_calls_equivalent_counts(
+    folder: Path, tmp_path: Path, labels: tuple[str, str], equivalent: int
+) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    config["id2label"] = {str(number): label for number, label in enumerate(labels)}
+    (tmp_path / "config.json").write_text(
+        json.dumps(config | {"label2id": {label: n for n, label in enumerate(labels)}})
+    )
+    second = load_bem(folder).score(TRIPLES)
+    assert load_bem(tmp_path).score(TRIPLES) == pytest.approx(second if equivalent else 1 - second, abs=1e-6)
+
+
+def test_classes_without_a_known_name_are_an_error(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"id2label": {"0": "good", "1": "bad"}}))
+    with pytest.raises(
+        ValueError, match='id2label must call the class of equivalent answers "equivalent", got good, bad'
+    ):
+        load_bem(tmp_path)
+
+
 def test_batched_is_single(folder: Path) -> None:
     bem = load_bem(folder)
     together = bem.score(TRIPLES)
@@ -205,7 +239,7 @@ def test_a_model_of_another_kind(tmp_path: Path) -> None:
     }
     BertModel(BertConfig(vocab_size=len(WORDS), **small)).save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
-    with pytest.raises(ValueError, match=r"classifier\.bias.* missing"):
+    with pytest.raises(ValueError, match=r"missing: classifier\.bias, classifier\.weight"):
         load_bem(tmp_path)
 
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from indexes.live.image_text import IndexText
-from indexes.store.columns import columns, text_column
+from indexes.store.columns import columns
 from indexes.store.index import Index
 from omgm.retriever_messages import read_results, write_results
 from retriever.fusion import WORDS
@@ -146,11 +146,11 @@ def test_the_text_passes_between_processes(index: Index) -> None:
 
 
 def test_an_index_without_the_column_is_searched_as_before(index: Index, tmp_path: Path) -> None:
-    assert [*columns()] == ["sections", "image_text"]
+    assert [*columns()] == ["sections", "image_text", "keypoints"]
     kb = index.folder.parent / "kb.jsonl"
     models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     old = build_index(kb, kb.parent / "images", tmp_path / "old", **models, candidates="image")
-    assert text_column(old.manifest) is None and text_column(index.manifest) is columns()["image_text"]
+    assert not old.manifest.inputs.columns and [*index.manifest.inputs.columns] == ["image_text"]
     query = Query(label("OAT DRINK"), "")
     [found] = EntitySearch(FakeEncoder(), old, 3).start([query])([[]])
     [same] = EntitySearch(FakeEncoder(), index, 3).start([query])([[]])

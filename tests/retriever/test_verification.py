@@ -68,13 +68,24 @@ def test_two_orientations_of_a_place_count_once() -> None:
     assert agreement(twice, [[seen(twice, 0.3, 1.1, 0j)]]) == [10]
 
 
-def test_places_that_several_candidates_have_are_shared_by_them() -> None:
+def test_places_that_several_candidates_have_do_not_count() -> None:
     """As those of a shelf on which all things of a shop were photographed."""
     shelf, thing, other = scattered(20, 0), scattered(8, 1), scattered(9, 2)
     query = joined(shelf, thing)
     candidates = [[joined(shelf, other)], [joined(shelf, thing)], [NOTHING, other, joined(shelf, other)], [other]]
-    third = 20 / 3
-    assert agreement(query, candidates) == pytest.approx([third, third + 8, third, 0])
+    assert agreement(query, candidates) == [0, 8, 0, 0]
+    assert agreement(query, [[joined(shelf, thing), shelf]]) == [28]  # of one candidate, they do
+
+
+def test_what_is_along_a_line_does_not_count() -> None:
+    """As a ruler in all photographs of a collection."""
+    points = scattered(12, 0)
+    places = points.places.copy()
+    places[:, 0] = 0.8 + 0.1 * places[:, 0]
+    ruler = Keypoints(places, points.descriptors)
+    assert agreement(ruler, [[ruler]]) == [0]
+    places[0, 0] = 0.3
+    assert agreement(ruler, [[ruler]]) == [12]
 
 
 def test_the_best_image_of_a_candidate_counts() -> None:
@@ -84,9 +95,9 @@ def test_the_best_image_of_a_candidate_counts() -> None:
 
 
 def test_the_lead_in_agreement_is_a_sign() -> None:
-    assert [agreed(places) for places in (None, 0, 4, 10, 16, 90)] == [0, 0, 0, 0.5, 1, 1]
-    signs = signs_of([Candidate(0, 0.5, places=10.0), Candidate(1, 0.6, places=7.0), Candidate(2, 0.4)])
-    assert signs is not None and signs.lead_k == pytest.approx(0.25)
+    assert [agreed(places) for places in (None, 0, 4, 8, 12, 90)] == [0, 0, 0, 0.5, 1, 1]
+    signs = signs_of([Candidate(0, 0.5, places=10), Candidate(1, 0.6, places=7), Candidate(2, 0.4)])
+    assert signs is not None and signs.lead_k == pytest.approx(0.375)
     unverified = signs_of([Candidate(0, 0.5), Candidate(1, 0.6)])
     assert unverified is not None and unverified.lead_k == 0
     surely = Recognition(3.0, Signs())

@@ -223,6 +223,8 @@ def test_steps_are_found_from_the_data(world: Path) -> None:
     data = data_of(world, photographs_in(world))
     folder = train_encoder(world / "start", data, world / "out", TrainingConfig(validation_share=0))
     record = json.loads((folder / "training.json").read_text())
+    assert (record["settings"]["seed"], record["settings"]["validation_share"]) == (0, 0)
+    assert record["environment"].keys() >= {"python", "torch", "numpy", "pillow", "cpu", "gpu", "threads"}
     assert record["metrics"]["steps"] == 90  # 20 * sqrt(4 main images and 16 labeled ones) = 89.4
     assert record["remarks"] == [
         "not validated, since no image is held out: whether the weights are better now is not known"

@@ -11,6 +11,9 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
+from retriever.models.pretrained import load_pretrained
+from retriever.models.tensor_names import check_weights
+from retriever.models.weights import stored_tensors
 from training.generator.config import GeneratorTrainingConfig
 from training.generator.rendering import reads_images
 
@@ -30,9 +33,13 @@ def require_peft() -> None:
 
 
 def load_base(folder: Path, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
-    """Loads a transformers chat model, text-only or multimodal, from safetensors; no code in its folder is run."""
+    """Loads a transformers chat model, text-only or multimodal, from safetensors; no code in its folder is run.
+
+    Raises:
+        ValueError: As `load_pretrained`.
+    """
     kind = AutoModelForImageTextToText if reads_images(AutoConfig.from_pretrained(folder)) else AutoModelForCausalLM
-    model: PreTrainedModel = kind.from_pretrained(folder, dtype=dtype, use_safetensors=True)
+    model: PreTrainedModel = load_pretrained(kind, folder, dtype)
     model.config.use_cache = False  # only useful for generation
     return model
 
@@ -74,6 +81,20 @@ def add_adapter(model: PreTrainedModel, config: GeneratorTrainingConfig) -> Peft
         # peft 0.21 uses the name that a property had before transformers 5.23.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
         return cast("PeftModel", get_peft_model(model, settings))
+
+
+def check_adapter(model: PeftModel, folder: Path) -> None:
+    """Checks that a checkpoint has the whole adapter; the Trainer would leave what is missing untrained.
+
+    Raises:
+        ValueError: A tensor is missing, unexpected or has another shape; the message names it.
+    """
+    from peft import get_peft_model_state_dict
+
+    adapter = get_peft_model_state_dict(model, save_embedding_layers=False)
+    stored = stored_tensors(folder / "adapter_model.safetensors")
+    shapes = ({name: tensor.shape for name, tensor in tensors.items()} for tensors in (adapter, stored))
+    check_weights(folder, *shapes, fix="delete this folder to resume from an earlier step")
 
 
 def save_adapter(model: PeftModel, folder: Path, base: str, revision: str | None) -> None:

@@ -24,6 +24,7 @@ from chat_models.messages import Message, without_system_role
 from chat_models.prompts import Style
 from generators.chat import request_messages
 from retriever.images import load_image
+from retriever.models.pretrained import check_words
 from retriever.types import GenerationRequest
 from training.generator.samples import GeneratorSample
 
@@ -62,14 +63,15 @@ class Renderer:
         max_tokens: Longest sample in tokens; `None` is the model's limit.
 
     Raises:
-        ValueError: The model has no chat template or no end-of-text token, or it reads no images although
-            `settings.multimodal` is set.
+        ValueError: The model has no chat template or no end-of-text token, a token has no row in its embedding, or it
+            reads no images although `settings.multimodal` is set.
     """
 
     def __init__(self, folder: Path, settings: PromptSettings, max_tokens: int | None = None) -> None:
         config = AutoConfig.from_pretrained(folder)
         self._processor: Any = AutoProcessor.from_pretrained(folder) if reads_images(config) else None
         self._tokenizer: Any = self._processor.tokenizer if self._processor else AutoTokenizer.from_pretrained(folder)
+        check_words(folder, self._tokenizer, config.get_text_config().vocab_size)
         if (self._processor or self._tokenizer).chat_template is None:
             raise ValueError(f"{folder}: has no chat template; use the instruction-tuned model")
         if settings.multimodal and self._processor is None:

@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,20 @@ from retriever.models.folder import RECORD_NAME, folder_fingerprint
 from training.batch import read_later
 from training.curve import Curve
 from training.generator.config import GeneratorTrainingConfig
-from training.generator.lora import add_adapter, load_base, require_peft, save_adapter
+from training.generator.lora import add_adapter, check_adapter, load_base, require_peft, save_adapter
 from training.generator.rendering import Collator, PromptSettings, Renderer
 from training.generator.samples import count_left_out, read_samples
 from training.memory import naming_memory_settings
+from training.processes import process_count, same_steps
+from training.record import environment
 
 logger = logging.getLogger(__name__)
 
 ADAPTER = "adapter"
 CHECKPOINTS = "checkpoints"
 """The Trainer's files, including pickles, which are only read as weights; removed once the adapter is written."""
+NOTE = "run.json"
+"""What a run depends on, in the folder of its checkpoints."""
 
 _MAY_CHANGE = ("device", "workers", "save_every")
 
@@ -75,12 +79,16 @@ def train_generator(
     """
     require_peft()
     name = name or str(base.resolve())
+    processes = process_count()
+    accumulate, begun = same_steps(out / CHECKPOINTS / NOTE, config.accumulate, processes)
+    config = replace(config, accumulate=accumulate)
     settings = asdict(config) | {"gradient_checkpointing": config.checkpointing}
     identity = {
         "base's weights": folder_fingerprint(base),
         "samples": sha256_of(samples),
         **asdict(prompt),
         **{key: value for key, value in settings.items() if key not in _MAY_CHANGE},
+        **begun,
     }
     arguments = _arguments(out / CHECKPOINTS, config)
     if not _begun(out, identity, arguments, overwrite) or not (out / RECORD_NAME).is_file():
@@ -92,12 +100,14 @@ def train_generator(
             trainer = LossTrainer(model=model, args=arguments, train_dataset=given, data_collator=Collator(renderer))
             trainer.add_callback(Watch(out, trainer.take_loss))
             trainer.remove_callback(PrinterCallback)  # the bar and the curve show what it would print
-            trainer.train(resume_from_checkpoint=_last_checkpoint(out / CHECKPOINTS))
+            if checkpoint := _last_checkpoint(out / CHECKPOINTS):
+                check_adapter(model, Path(checkpoint))
+            trainer.train(resume_from_checkpoint=checkpoint)
         losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
         report = {
             "kind": "generator",
             "base": {"model": name, "revision": revision},
-            "settings": {**asdict(prompt), **settings},
+            "settings": {**asdict(prompt), **settings, "processes": processes},
             "data": {"samples": len(given), "left_out": count_left_out(samples), "sha256": identity["samples"]},
             "metrics": {
                 "steps": trainer.state.global_step,
@@ -107,6 +117,7 @@ def train_generator(
                 "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
             },
             "commit": commit,
+            "environment": environment("peft", "accelerate"),
         }
         if not trainer.is_world_process_zero():
             return report
@@ -168,7 +179,7 @@ def _arguments(folder: Path, config: GeneratorTrainingConfig) -> TrainingArgumen
 
 def _begun(out: Path, identity: dict[str, Any], arguments: TrainingArguments, overwrite: bool) -> bool:
     """Returns whether this run was started before; if not, the first process prepares its folder."""
-    note = out / CHECKPOINTS / "run.json"
+    note = out / CHECKPOINTS / NOTE
     adapt = {"gradient_checkpointing": lambda: None}
     with arguments.main_process_first(local=False):  # the others look once it has removed what it replaces
         work = [*_checkpoints(note.parent), out / RECORD_NAME]

@@ -106,7 +106,8 @@ class InBatchMaker:
 
     def __call__(self, number: int) -> InBatch:
         """Returns the batch with a number, counted over the parts of all steps."""
-        rng = np.random.default_rng([self.order.seed, number, self.rank])
+        # Seeded by the part's number among those of all processes, so that any number of them draws the same.
+        rng = np.random.default_rng([self.order.seed, number * self.order.processes + self.rank, 0])
         chosen = self._draw(rng)
         samples = self.samples
         asked = [int(rng.choice(self._questions[image])) for image in chosen]

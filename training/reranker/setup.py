@@ -13,7 +13,7 @@ from retriever.models.precision import fastest_dtype
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout
 from training.config import Optimization
-from training.processes import Processes
+from training.processes import Processes, same_steps
 from training.reranker.config import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe, RerankerTrainingConfig
 from training.reranker.data import Serving
 
@@ -29,6 +29,7 @@ class Setup:
         recipe: The recipe, with the values that the settings replace.
         max_tokens: Length in tokens to which training texts are cut.
         precision: The dtype of matrix products.
+        begun: How the run divides its steps, as it began; see `same_steps`.
     """
 
     config: RerankerTrainingConfig
@@ -39,6 +40,7 @@ class Setup:
     recipe: Recipe
     max_tokens: int
     precision: torch.dtype
+    begun: dict[str, int]
 
     @property
     def in_batch(self) -> bool:
@@ -58,12 +60,13 @@ class Setup:
         }
 
 
-def make_setup(fusion: Path, config: RerankerTrainingConfig, processes: Processes) -> Setup:
-    """Loads the encoder and chooses what the settings leave open.
+def make_setup(fusion: Path, config: RerankerTrainingConfig, processes: Processes, note: Path) -> Setup:
+    """Loads the encoder and chooses what the settings leave open; `note` is that of a run that may have begun.
 
     Raises:
         ValueError: The recipe would train an image tower that is too large for that.
     """
+    accumulate, begun = same_steps(note, config.accumulate, processes.count)
     layout = read_layout(fusion)
     defaults = MODEL_DEFAULTS[layout.settings["vision"]["kind"]]
     name, recipe = _recipe(config, defaults)
@@ -73,7 +76,7 @@ def make_setup(fusion: Path, config: RerankerTrainingConfig, processes: Processe
     device = processes.device.type
     default = fastest_dtype(device) if recipe.negatives == "in_batch" or device != "cpu" else torch.float32
     return Setup(
-        config=config,
+        config=replace(config, accumulate=accumulate),
         processes=processes,
         start=start,
         defaults=defaults,
@@ -81,6 +84,7 @@ def make_setup(fusion: Path, config: RerankerTrainingConfig, processes: Processe
         recipe=recipe,
         max_tokens=min(config.max_tokens or defaults.max_tokens, start.max_text_tokens),
         precision=default if config.precision is None else getattr(torch, config.precision),
+        begun=begun,
     )
 
 

@@ -37,12 +37,14 @@ from training.reranker.training_set import (
     agree_on_images,
     make_training_set,
     raise_everywhere,
+    worker_count,
 )
 from training.reranker.validation import Validation
 
 logger = logging.getLogger(__name__)
 
 DATA_NAME = "data"
+INPUTS_NAME = "inputs.json"
 _BETTER_BY = ("section_recall", "validation_loss")
 """Recall@1 on a hundred held-out images is uncertain by several points. Section recall depends on both the entity and
 the section, and tells good weights from bad ones more reliably."""
@@ -103,7 +105,8 @@ def train_reranker(
         MemoryError: The device runs out of memory; the message names the settings to reduce.
     """
     with joined(config.device) as processes, naming_memory_settings(_LESS_MEMORY, "--workers"):
-        return _train(make_setup(fusion, config, processes), data, out, sections, provenance, overwrite)
+        setup = make_setup(fusion, config, processes, out / INPUTS_NAME)
+        return _train(setup, data, out, sections, provenance, overwrite)
 
 
 def _train(
@@ -137,7 +140,7 @@ def _train(
             validate_every=config.validate_every,
             save_every=config.validate_every,
             better_by=_BETTER_BY,
-            settings=settings,
+            settings=settings | setup.begun,
             wrapped=wrapped,
             processes=processes,
         )
@@ -159,7 +162,12 @@ def _train(
                 "entities": len(training_set.samples.main_image),
                 "images": len(training_set.store.views),
             },
-            settings={**asdict(optimization), **settings, "processes": processes.count},
+            settings={
+                **asdict(optimization),
+                **settings,
+                "processes": processes.count,
+                "workers": worker_count(config.workers, processes),
+            },
             metrics=metrics,
             remarks=remarks,
             commit=provenance.commit,
@@ -199,10 +207,10 @@ def _agree(out: Path, data: RerankerData, settings: dict[str, object], setup: Se
     problem: ValueError | None = None
     if setup.processes.first:
         optimized = {key: value for key, value in asdict(setup.config).items() if key not in _MAY_CHANGE}
-        inputs = {**_inputs_of(data), **settings, **optimized, "processes": setup.processes.count}
+        inputs = {**_inputs_of(data), **settings, **optimized, **setup.begun}
         work = [out / CHECKPOINT_NAME, out / BEST_NAME, out / DATA_NAME / MANIFEST_NAME]
         try:
-            agree(out / "inputs.json", inputs, work=work, overwrite=overwrite)
+            agree(out / INPUTS_NAME, inputs, work=work, overwrite=overwrite)
             agree_on_images(data, out / DATA_NAME, work, overwrite)
         except ValueError as error:
             problem = error

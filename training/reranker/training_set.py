@@ -155,7 +155,7 @@ def make_training_set(
         agree_on_images(data, folder, [folder / MANIFEST_NAME])
     names = processes.broadcast(prepared.images if prepared else [])
     images = ImageTable(names, data.images, data.serving.trim_borders)
-    features, count = folder / _FEATURES_NAME, _workers(workers, processes)
+    features, count = folder / _FEATURES_NAME, worker_count(workers, processes)
     if side is None:
         counts = np.array([views.query if name.kind == "query" else views.main for name in images.names])
         store = compute_features(fusion, images, counts, features, seed=seed, workers=count, processes=processes)
@@ -228,7 +228,8 @@ def _without(samples: SampleSet, bad: NDArray[np.int64]) -> SampleSet:
     return replace(samples, image_owners=samples.image_owners[kept], own_images=samples.own_images[kept])
 
 
-def _workers(wanted: int | None, processes: Processes) -> int:
+def worker_count(wanted: int | None, processes: Processes) -> int:
+    """Returns the number of processes that decode images beside each one that trains."""
     if wanted is not None:
         return wanted
     if processes.device.type == "cpu":

@@ -1,4 +1,4 @@
-"""Low-rank matrices beside the linear layers of a BERT, as `retriever.models.bert.merge_lora` reads them."""
+"""Low-rank matrices beside the linear layers of a BERT, as `retriever.models.lora.merge_lora` reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from retriever.models.bert import DOWN, UP, Bert, linear_layers
+from retriever.models.bert import Bert
+from retriever.models.lora import DOWN, UP, linear_layers
 
 
 class LoraLinear(nn.Module):

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from indexes.arrow_rows import BATCH, Labels, is_bytes, parquet_rows
 from indexes.decoding import begins_with
 from indexes.extras import optional
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.rows import is_image, json_value, outside
 
-BATCH = 256  # rows that are held in memory
 _IMAGE_NAME = re.compile("image|img|photo|picture|thumb", re.IGNORECASE)
 
 
@@ -27,20 +26,17 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
     Raises:
         ValueError: pyarrow is not installed, or the file is damaged.
     """
-    pyarrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
-    number = 0
-    try:
-        with parquet.ParquetFile(file) as content:
-            schema, batches = content.schema_arrow, content.iter_batches(batch_size=BATCH)
-            images = [column.name for column in schema if holds_images(column, _first(content, column))]
-            for number, document in enumerate(documents_in(batches, schema, images, file, folder), start=1):
-                yield f"{file}: row {number}", document
-            if others := [column.name for column in schema if _is_bytes(column.type) and column.name not in images]:
-                yield str(file), outside(" ".join(others), "columns of bytes that are no images")
-    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # such as dates after the year 9999
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise ValueError(f"{file}: after row {number}: damaged, or not a Parquet file ({error})") from error
+    others = list[str]()
+
+    def documents(content: Any) -> Iterator[Document]:
+        schema, batches = content.schema_arrow, content.iter_batches(batch_size=BATCH)
+        images = [column.name for column in schema if holds_images(column, _first(content, column))]
+        others.extend(column.name for column in schema if is_bytes(column.type) and column.name not in images)
+        return documents_in(batches, schema, images, file, folder)
+
+    yield from parquet_rows(file, documents)
+    if others:
+        yield str(file), outside(" ".join(others), "columns of bytes that are no images")
 
 
 def documents_in(
@@ -52,37 +48,23 @@ def documents_in(
     is elsewhere; labels have the names that the hub's metadata declares.
     """
     types, name = optional("pyarrow", "parquet").types, f"embedded:{file.relative_to(folder.root).as_posix()}"
-    left_out = [column.name for column in schema if column.name in images or _is_bytes(column.type)]
-    labels, maps = _labels(schema.metadata or {}), [column.name for column in schema if types.is_map(column.type)]
+    left_out = [column.name for column in schema if column.name in images or is_bytes(column.type)]
+    labels, maps = Labels(schema), [column.name for column in schema if types.is_map(column.type)]
     start = 0
     for batch in batches:
         names = {column: _image_names(batch.column(column), f"{name}#{column}", start) for column in images}
         for place, row in enumerate(batch.drop_columns(left_out).to_pylist() or [{} for _ in range(len(batch))]):
             row |= {column: names[column][place] for column in images}
             row |= {column: dict(row[column]) for column in maps if row[column]}
-            row |= {column: words.get(row.get(column), row.get(column)) for column, words in labels.items()}
-            yield Document(values=json_value(row))
+            yield Document(values=json_value(labels.named(row)))
         start += len(batch)
 
 
 def _first(content: Any, column: Any) -> Any:
     """Returns the first value of a column of bytes."""
-    if not _is_bytes(column.type) or not content.metadata.num_rows:
+    if not is_bytes(column.type) or not content.metadata.num_rows:
         return None
     return next(content.iter_batches(batch_size=1, columns=[column.name])).column(0)[0].as_py()
-
-
-def _labels(metadata: Mapping[bytes, bytes]) -> dict[str, dict[int, str]]:
-    """Returns the names of the labels in each column that the hub's metadata declares to hold labels, by number."""
-    try:
-        features = json.loads(metadata.get(b"huggingface", b"{}"))
-    except ValueError:  # of another program
-        return {}
-    for name in ("info", "features"):
-        features = features.get(name) if isinstance(features, dict) else None
-    kinds = features.items() if isinstance(features, dict) else ()
-    named = {name: kind.get("names") for name, kind in kinds if isinstance(kind, dict)}
-    return {name: dict(enumerate(words)) for name, words in named.items() if isinstance(words, list)}
 
 
 def _image_names(values: Any, column: str, start: int) -> list[str | None]:
@@ -99,19 +81,14 @@ def holds_images(column: Any, first: bytes | None = None) -> bool:
 
     Those are images by the column's name, or if the first ones are.
     """
-    if _is_bytes(column.type):
+    if is_bytes(column.type):
         return _IMAGE_NAME.search(column.name) is not None or (first is not None and is_image(first))
-    return _has_path(column.type) and _is_bytes(column.type.field("bytes").type)
+    return _has_path(column.type) and is_bytes(column.type.field("bytes").type)
 
 
 def _has_path(type: Any) -> bool:
     is_struct = optional("pyarrow", "parquet").types.is_struct(type)
     return is_struct and {type.field(number).name for number in range(type.num_fields)} == {"bytes", "path"}
-
-
-def _is_bytes(type: Any) -> bool:
-    types = optional("pyarrow", "parquet").types
-    return bool(types.is_binary(type) or types.is_large_binary(type))
 
 
 def content_of(value: Any) -> bytes | None:

@@ -9,10 +9,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from indexes.arrow_rows import BATCH
 from indexes.extras import optional
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.parquet import BATCH, content_of, documents_in, holds_images
+from indexes.knowledge.readers.parquet import content_of, documents_in, holds_images
 from indexes.knowledge.readers.rows import json_value
 from indexes.knowledge.understanding.fields import GUESSES
 from indexes.labeled_values import parse_names

@@ -7,12 +7,13 @@ import io
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any, cast
 
 from indexes.decoding import encoding_in, encoding_of, not_utf8, opened, plain_name
+from indexes.delimited import ABOVE, BELOW, BLANK, DELIMITER_LINE, header_in
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.rows import is_usual, labeled, outside
@@ -23,15 +24,11 @@ logger = logging.getLogger(__name__)
 SUFFIXES = (".csv", ".tsv")
 _OTHER_SUFFIXES = (".txt", ".tab", ".dat")  # of tables and of texts
 
-_DELIMITERS = ",;\t|"
 _FEWEST = {"|": 1, ";": 1, ",": 2}
 """Separators of columns, each with its fewest per line of a table with another extension; prose has commas, too."""
-_DELIMITER_LINE = re.compile(r'"?sep=(.)"?\s*')  # a line above the header with which Excel names the delimiter
 _UNNAMED = re.compile(r"Unnamed: \d+(?:\.\d+)?")  # names that pandas gives to columns without one
 _MEMBER = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")  # the name of a column for a member of an object
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060]")
-_BLANK = " \t\r\n,;|"
-_ABOVE, _BELOW = 100, 5  # lines above a header, and those below that tell it from a title
 _LONGEST = 1 << 27
 
 
@@ -39,7 +36,7 @@ def _recognizes(file: Path, start: bytes) -> bool:
     """Returns whether a file is a table: its first lines have the same separators, if its extension is another."""
     if plain_name(file).suffix.lower() in SUFFIXES:
         return True
-    lines = start.decode(encoding_of(start), "replace").strip("\n\r ").splitlines()[:_BELOW]
+    lines = start.decode(encoding_of(start), "replace").strip("\n\r ").splitlines()[:BELOW]
     if len(lines) < 2 or "\0" in lines[0] or lines[0].startswith(("{{", "[[")):  # binary, or a page of a wiki
         return False
     same = (sign for sign, fewest in _FEWEST.items() if lines[0].count(sign) == lines[1].count(sign) >= fewest)
@@ -59,10 +56,10 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
     with opened(file) as content:
         lines = io.TextIOWrapper(cast(io.BufferedReader, content), encoding=encoding, newline="")
         try:
-            first = list(islice(lines, _ABOVE))
-            above, delimiter = _above_header(first, file)
+            first = list(islice(lines, ABOVE))
+            above, delimiter = header_in(first, file, is_usual)
             for number, line in enumerate(first[:above], start=1):
-                if (words := line.strip(_BLANK)) and not _DELIMITER_LINE.fullmatch(line):
+                if (words := line.strip(BLANK)) and not DELIMITER_LINE.fullmatch(line):
                     yield f"{file}: line {number}", outside(words, "lines above a table's header")
             table = csv.reader(chain(first[above:], lines), delimiter=delimiter, strict=True)
             columns = _columns(next(table))
@@ -75,33 +72,6 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
             raise not_utf8(str(file), file, error) from error
         except csv.Error as error:
             raise ValueError(f"{file}: its header cannot be read: {error}") from error
-
-
-def _above_header(lines: Sequence[str], file: Path) -> tuple[int, str]:
-    """Returns the number of lines above the one that names the columns, and their separator.
-
-    Those may be blank, or titles or comments, which are one value above lines of several.
-    """
-    delimiter = ""
-    for number, line in enumerate(lines):
-        names = [name.strip() for name in _split(line, delimiter) if name.strip()]
-        if match := _DELIMITER_LINE.fullmatch(line):
-            delimiter = match[1]
-        elif len(names) == 1 and not is_usual(names[0]) and _are_wider(lines[number + 1 :], delimiter):
-            continue
-        elif names:
-            return number, delimiter or max(_DELIMITERS, key=line.count)
-    raise ValueError(f"{file}: has no header; its first line must name the columns")
-
-
-def _are_wider(lines: Sequence[str], delimiter: str) -> bool:
-    """Returns whether the next lines have several values each, as many in all of them."""
-    widths = {len(_split(line, delimiter)) for line in lines[:_BELOW] if line.strip(_BLANK)}
-    return len(widths) == 1 and max(widths) > 1
-
-
-def _split(line: str, delimiter: str) -> list[str]:
-    return next(csv.reader([line], delimiter=delimiter or max(_DELIMITERS, key=line.count)), [])
 
 
 def _columns(names: list[str]) -> list[str]:

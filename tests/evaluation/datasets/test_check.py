@@ -245,6 +245,32 @@ def test_export_of_a_split_and_of_names(tmp_path: Path, capsys: pytest.CaptureFi
     assert "has the splits train, test; pass one of them as --split" in capsys.readouterr().err
 
 
+def test_labels_are_exported_by_their_names_from_data_sets_and_parquet_files(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    label = datasets.ClassLabel(names=["Assam", "India"])
+    rows = [row | {"answers": [1, 0], "split": number % 2, "best": 0} for number, row in enumerate(hub_rows(tmp_path))]
+    data = datasets.Dataset.from_list(rows).cast_column("image", datasets.Image())
+    for column, kind in (("answers", datasets.Sequence(label)), ("split", label), ("best", label)):
+        data = data.cast_column(column, kind)
+    data.save_to_disk(str(tmp_path / "saved"))
+    (tmp_path / "files").mkdir()
+    data.to_parquet(tmp_path / "files" / "test-00000-of-00001.parquet")
+    for source in ("saved", "files", "files/test-00000-of-00001.parquet"):
+        assert main(["import", "questions", "--from", str(tmp_path / source), "--out", str(tmp_path / "out")]) == 0
+        questions = load("plain", tmp_path / "out" / "questions.jsonl")
+        assert [question.answers for question in questions] == [("India", "Assam")] * 3
+        assert [question.data_split for question in questions] == ["Assam", "India", "Assam"]
+    data.to_parquet(tmp_path / "files" / "train-00000-of-00001.parquet")
+    arguments = ["import", "questions", "--from", str(tmp_path / "files"), "--out", str(tmp_path / "out")]
+    assert main(arguments) == 2 and main([*arguments, "--split", "train"]) == 0
+    [error, *_] = read("plain", tmp_path / "files")
+    assert "row 1: field image holds the image itself; save it as a file, and give its name, as omgm imp" in str(error)
+    data.remove_columns("image").add_column("image", ["a.jpg", "b.jpg", "c.jpg"]).to_parquet(tmp_path / "q.parquet")
+    assert [(one.image_id, one.answers[0]) for one in load("plain", tmp_path / "q.parquet")] == [
+        ("a.jpg", "India"), ("b.jpg", "India"), ("c.jpg", "India")
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

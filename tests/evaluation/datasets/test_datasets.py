@@ -132,7 +132,7 @@ def test_csv_that_is_not_whole(tmp_path: Path) -> None:
     path.write_text("question,answer\na,b\n")
     assert "line 1: no column dataset_image_ids, question_type, wikipedia_url" in refused("evqa", path)
     path.write_text("")
-    assert "line 1: no column question," in refused("evqa", path)
+    assert f"{path}: has no header; its first line must name the columns" in refused("evqa", path)
     whole = write_csv(path, EVQA, EVQA | {"evidence": "a, b"}).read_bytes()
     path.write_bytes(whole[: whole.rindex(b"a, b") + 2])
     assert "line 3: not CSV (unexpected end of data); is the file truncated?" in refused("evqa", path)

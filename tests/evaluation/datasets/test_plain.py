@@ -41,6 +41,25 @@ def test_rows_of_a_table(tmp_path: Path) -> None:
     assert (second.id, second.image_id, second.entity_ids, second.section_index) == ("2", "b.jpg", (), None)
 
 
+@pytest.mark.parametrize("above", ["sep=;\n", "Questions of May\n\n", "\n"])
+def test_what_is_above_the_header_of_a_table_is_no_row(tmp_path: Path, above: str) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text(above + "image;question;answer\n" + 5 * "a.jpg;Who?;Ann\n" + "b.jpg;Who?;Bo;more\n")
+    first, *_, error = read("plain", path)
+    assert isinstance(first, Question) and (first.image_id, first.answers) == ("a.jpg", ("Ann",))
+    assert f"line {above.count(chr(10)) + 7}: 4 fields, but the header has 3" in str(error)
+
+
+def test_cells_of_a_table_have_the_types_that_pandas_and_excel_write_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    cells = ["1885.0", "-2.0|3", "True", "FALSE", "true", "1.50", "007", "NA"]
+    path.write_text("image,question,answer\n" + "\n".join(f"a.jpg,What?,{cell}" for cell in cells))
+    assert [question.answers for question in load("plain", path)] == [
+        *(("1885", "1885.0"), ("-2", "-2.0", "3"), ("yes", "true"), ("no", "false"), ("true",)),
+        *(("1.50",), ("007",), ("NA",)),
+    ]
+
+
 def test_a_missing_field_is_named_beside_those_that_are_there(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
     path.write_text('{"img_id": "a", "sent": "Who?", "answer": "x"}\n')
@@ -94,6 +113,8 @@ def test_answers_in_objects(tmp_path: Path, given: object, expected: tuple[str, 
         ("2.5", ("2.5",)),
         ("-0.0", ("0", "-0.0")),
         ('"1885.0"', ("1885.0",)),  # text is as written
+        ("true", ("yes", "true")),
+        ('[false, "True"]', ("no", "false", "True")),
         ('"nan"', ("nan",)),
         ("NaN", ()),
         ("null", ()),
@@ -109,7 +130,7 @@ def test_numbers_and_missing_answers(tmp_path: Path, given: str, expected: tuple
     assert judge(question, "nan")["exact_match"] == (given == '"nan"')
 
 
-@pytest.mark.parametrize("given", ["Infinity", "-Infinity", "[1, 1e999]", "[]", '""', "true"])
+@pytest.mark.parametrize("given", ["Infinity", "-Infinity", "[1, 1e999]", "[]", '""', '{"a": true}'])
 def test_answers_that_are_none(tmp_path: Path, given: str) -> None:
     path = tmp_path / "q.jsonl"
     path.write_text(f'{{"image": "a", "question": "When?", "answers": {given}}}')

@@ -97,7 +97,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the folder has no \.parquet files"):
         list(read_tasks("mmsearch-plus", tmp_path / "empty", None)(False))
     (tmp_path / "end2end.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(ValueError, match=r"end2end\.parquet: after row 0: cannot be read"):
+    with pytest.raises(ValueError, match=r"end2end\.parquet: after row 0: damaged, or not a Parquet file"):
         list(read_tasks("mmsearch", tmp_path / "end2end.parquet", None)(False))
     with pytest.raises(ValueError, match="--query-images is needed: dynvqa names its images"):
         read_tasks("dynvqa", path, None)

@@ -46,7 +46,7 @@ def test_keypoints_survive_being_stored() -> None:
 def test_a_photograph_of_any_image_of_an_entity_verifies_it(tmp_path: Path) -> None:
     world = World(tmp_path, ARTICLES, columns=MODELS, image_keys=3)
     index = Index.open(world.index, columns=MODELS, verify=True)
-    verify = verifier(index)
+    verify = verifier(index, KeypointModel())
     for row, file in ((0, "of-a-0.png"), (1, "of-bb-0.png"), (1, "bb-0/1.png"), (3, "of-c-0.png")):
         photo = large(Image.open(world.images / file)).rotate(20, Image.Resampling.BICUBIC, expand=True)
         places = verify(photo, range(4))
@@ -65,7 +65,7 @@ def test_changes_are_verified_and_compacted_to_what_a_build_writes(tmp_path: Pat
     editor.remove(["kb/c"])
     changed = [article("a", 7), *ARTICLES[1:3], article("new", 1, further=1)]
     index = editor.index
-    verify = verifier(index)
+    verify = verifier(index, KeypointModel())
     rows = {index.entity(row).id: row for row in index.rows()}
     for name, file in (("kb/a", "of-a-7.png"), ("kb/new", "new-1/0.png"), ("kb/bb", "of-bb-0.png")):
         photo = large(Image.open(world.images / file))

@@ -41,6 +41,7 @@ def with_tokenizer(settings: dict[str, Any], state: dict[str, Tensor]) -> int:
 @pytest.mark.parametrize("case", ["8b", "18b"])
 def test_the_folder_gives_the_published_vectors(tmp_path: Path, case: str, capsys: pytest.CaptureFixture[str]) -> None:
     settings, state, found = golden(case)
+    with_tokenizer(settings, state)
     assert imported(tmp_path / "out", *published(tmp_path / "eva", settings, state), "--json") == 0
     said = json.loads(capsys.readouterr().out)
     # It has query and value biases but no key bias, which is zero in ours.

@@ -12,7 +12,8 @@ from transformers import BertModel
 
 from retriever.base_models import base_model, find_base
 from retriever.models.base_bert import load_bert
-from retriever.models.bert import Bert, BertConfig, linear_layers, merge_lora
+from retriever.models.bert import Bert, BertConfig
+from retriever.models.lora import linear_layers, merge_lora
 from tests.paths import ROOT
 
 NAME = "all-MiniLM-L6-v2"

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from transformers import (
     AutoTokenizer,
     BertConfig,
@@ -254,15 +253,6 @@ def test_what_is_no_cross_encoder_is_named(tmp_path: Path) -> None:
     (tmp_path / "three" / "model.safetensors").unlink()
     with pytest.raises(ValueError, match=r"three: has no \.safetensors file"):
         CrossEncoderReranker.load(tmp_path / "three")
-
-
-def test_missing_weights_are_named(tmp_path: Path) -> None:
-    path = xlm_roberta(tmp_path) / "model.safetensors"
-    weights = load_file(path)
-    del weights["classifier.out_proj.weight"]
-    save_file(weights, path, {"format": "pt"})
-    with pytest.raises(ValueError, match=r"weights of classifier\.out_proj\.weight are missing"):
-        CrossEncoderReranker.load(tmp_path)
 
 
 def test_without_the_extra_the_message_names_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,7 +198,8 @@ def unit(features: Any) -> torch.Tensor:
 SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 
 
-def test_transformers_own_pipeline_for_clip_gives_the_same_vectors(tmp_path: Path) -> None:
+def clip_folder(folder: Path) -> tuple[CLIPModel, CLIPTokenizer, CLIPImageProcessorPil]:
+    """Writes a tiny CLIP of transformers with random weights, and returns its parts."""
     torch.manual_seed(0)
     tokenizer = clip_tokenizer()
     text = {
@@ -212,7 +213,12 @@ def test_transformers_own_pipeline_for_clip_gives_the_same_vectors(tmp_path: Pat
     model = CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)).eval()
     processor = CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=32)
     for part in (model, tokenizer, processor):
-        part.save_pretrained(tmp_path)
+        part.save_pretrained(folder)
+    return model, tokenizer, processor
+
+
+def test_transformers_own_pipeline_for_clip_gives_the_same_vectors(tmp_path: Path) -> None:
+    model, tokenizer, processor = clip_folder(tmp_path)
     encoder = ClipEncoder.load(tmp_path, batch_size=2)
     pixels = torch.from_numpy(np.stack(processor(random_images())["pixel_values"]))
     texts = [*TEXTS, "a text that is longer than the tower reads"]

@@ -39,8 +39,8 @@ def test_a_blob_is_one_place_of_its_size(sigma: float, bright: bool) -> None:
     assert len(points.places) >= 1  # a round one may have two orientations
     for x, y, scale, _ in points.places.tolist():
         assert (x * 200, y * 200) == pytest.approx((90.4, 71.7), abs=0.3)
-        # A difference of Gaussians with blurs s and s * 2 ** (1 / 3) is highest where their geometric mean is that of the
-        # blob, of which the camera's is part.
+        # A difference of Gaussians with blurs s and s * 2 ** (1 / 3) is highest where their geometric mean is the blur
+        # of the blob, of which the camera's is part.
         assert scale * 200 * 2 ** (1 / 6) == pytest.approx(math.sqrt(sigma**2 + 0.5**2), rel=0.06)
 
 

@@ -42,9 +42,13 @@ def sample_images() -> list[Image.Image]:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in open_clip's published layout."""
+    return open_clip_folder(tmp_path_factory.mktemp("open_clip"))
+
+
+def open_clip_folder(folder: Path) -> Path:
+    """Writes a tiny model with random weights, and returns the folder."""
     from open_clip.push_to_hf_hub import save_config_for_hf
 
-    folder = tmp_path_factory.mktemp("open_clip")
     torch.manual_seed(0)
     model = open_clip.model.CustomTextCLIP(**{key: EVA02[key] for key in ("embed_dim", "vision_cfg", "text_cfg")})
     open_clip.model.set_model_preprocess_cfg(model, preprocess(model))

@@ -153,6 +153,13 @@ def test_a_folder_that_does_not_fit_is_refused(fusion: QFormerFusion, tmp_path: 
     with pytest.raises(ValueError, match="safetensors"):
         QFormerFusion.load(tmp_path)
     fusion.save(tmp_path)
+    words = tmp_path / "tokenizer.json"
+    before = json.loads(words.read_text())
+    before["model"]["vocab"]["neoword"] = 900
+    words.write_text(json.dumps(before))
+    with pytest.raises(ValueError, match=r"its tokenizer has a token 900, but its embedding ends at \d+; copy"):
+        QFormerFusion.load(tmp_path)
+    fusion.save(tmp_path)
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps(config | {"queries": 16}))

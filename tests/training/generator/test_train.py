@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import Trainer
 
 from tests.fakes.processes import run_in_two
-from tests.training.generator.beginning import begin_slowly
+from tests.training.generator.beginning import begin_slowly, train_until_killed
 from training.generator import train as module
 from training.generator.config import GeneratorTrainingConfig
 from training.generator.lora import add_adapter, language_linears, load_base, require_peft, save_adapter
@@ -85,6 +85,7 @@ def test_an_adapter_of_a_multimodal_model(llava: Path, samples: Path, tmp_path: 
     assert report["metrics"].pop("last_loss") == pytest.approx(rows(tmp_path)[-1]["loss"], rel=1e-4)
     assert report == json.loads((tmp_path / "training.json").read_text()) | {"metrics": report["metrics"]}
     assert report["kind"] == "generator" and report["commit"] == "123"
+    assert report["environment"].keys() >= {"python", "torch", "transformers", "peft", "accelerate", "threads"}
     assert report["base"] == {"model": "llava-hf/llava-1.5-7b-hf", "revision": "abc"}
     assert report["data"]["samples"] == 6 and report["data"]["left_out"] == {}
     assert report["metrics"] == {"steps": 6, "epochs": 3.0, "trained_parameters": parameters}
@@ -312,3 +313,17 @@ def test_the_other_processes_wait_until_the_first_has_removed_what_it_replaces(t
     run_in_two(begin_slowly, tmp_path)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["run.json"]
     assert json.loads((tmp_path / "checkpoints" / "run.json").read_text()) == {"samples": "new"}
+
+
+def test_a_run_goes_on_with_another_number_of_processes(llama: Path, samples: Path, tmp_path: Path) -> None:
+    config = replace(SMALL, steps=None, epochs=4, batch_size=1, accumulate=1, dropout=0.0)
+    train(llama, samples, tmp_path / "alone", replace(config, accumulate=2))
+    run_in_two(train_until_killed, llama, samples, tmp_path / "two", config, 5)
+    report = train(llama, samples, tmp_path / "two", config)
+    alone, two = rows(tmp_path / "alone"), rows(tmp_path / "two")
+    assert [row["step"] for row in two] == list(range(1, 13))
+    assert [row["learning_rate"] for row in two] == pytest.approx([row["learning_rate"] for row in alone])
+    assert [row["loss"] for row in two] == pytest.approx(
+        [row["loss"] for row in alone], rel=1e-4
+    )  # of the same samples
+    assert (report["settings"]["accumulate"], report["settings"]["processes"]) == (2, 1)

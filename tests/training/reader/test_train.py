@@ -115,7 +115,7 @@ def test_confidence_and_threshold_tell_right_from_wrong() -> None:
 
 
 def test_other_weights_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="does not fit all-MiniLM-L6-v2"):
+    with pytest.raises(ValueError, match="train the weights again on all-MiniLM-L6-v2"):
         wrong = {"embeddings.other": torch.zeros(2), "head.weight": torch.zeros(2, 384), "head.bias": torch.zeros(2)}
         save_file(wrong | {"confidence": torch.zeros(4), "threshold": torch.tensor(0.5)}, tmp_path / "w.safetensors")
         SpanModel.load(tmp_path / "w.safetensors")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import json
 import math
@@ -25,7 +24,6 @@ from training.questions import is_held_out
 from training.record import Provenance
 from training.reranker import training_set
 from training.reranker.config import RerankerTrainingConfig
-from training.reranker.in_batch import InBatch, InBatchMaker
 from training.reranker.model import Reranker
 from training.reranker.train import train_reranker
 
@@ -84,6 +82,12 @@ def test_both_recipes_train(world: TrainingWorld, tmp_path: Path) -> None:
         )
         record = json.loads((result.folder / "training.json").read_text())
         assert (record["recipe"], record["commit"], record["base"]) == (recipe, "abc", "org/base")
+        assert {name: record["settings"][name] for name in ("seed", "processes", "workers")} == {
+            **dict.fromkeys(("seed", "workers"), 0),
+            "processes": 1,
+        }
+        assert record["environment"]["torch"] == torch.__version__
+        assert record["environment"]["threads"] == torch.get_num_threads()
         trained = record["data"]["questions trained on"]
         assert trained + record["data"]["questions validated on"] == 16
         assert record["metrics"]["steps"] == 2 * math.ceil(trained / 4)
@@ -173,23 +177,11 @@ def test_two_processes_equal_one_with_twice_the_batch(world: TrainingWorld, tmp_
     assert float(first["loss"]) == pytest.approx(float(second["loss"]), abs=1e-5)
 
 
-def test_two_processes_average_their_gradients(
-    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_average_their_gradients(world: TrainingWorld, tmp_path: Path) -> None:
     config = RerankerTrainingConfig(
         recipe="in-batch", steps=3, batch_size=6, precision="float32", validation_share=0.25, tokens_per_forward=512
     )
     run_in_two(train_in_one_thread, world, tmp_path / "two", config)
-    make = InBatchMaker.__call__
-
-    def make_as_two(self: InBatchMaker, number: int) -> InBatch:
-        """Makes the batches of both processes, one process after the other."""
-        step, rank = divmod(number, 2)
-        other = copy.copy(self)
-        other.rank = rank
-        return make(other, step)
-
-    monkeypatch.setattr(InBatchMaker, "__call__", make_as_two)
     run(world, tmp_path / "alone", replace(config, accumulate=2))
     found, expected = (last_weights(tmp_path / name) for name in ("two", "alone"))
     learned = [name for name in expected if "running_" not in name and "num_batches" not in name]
@@ -197,6 +189,22 @@ def test_two_processes_average_their_gradients(
     assert max(float((found[name] - expected[name]).abs().max()) for name in learned) < 1e-5
     start = load_file(world.folder / "fusion" / "model.safetensors")
     assert float((start["query_tokens"] - expected["query_tokens"]).abs().max()) > 1e-4
+
+
+def test_a_run_goes_on_with_another_number_of_processes(world: TrainingWorld, tmp_path: Path) -> None:
+    config = replace(CONFIG, recipe="paper", steps=8, batch_size=4, precision="float32", learning_rate=1e-4)
+    run(world, tmp_path / "alone", replace(config, accumulate=2))
+    run_in_two(train_in_one_thread, world, tmp_path / "two", replace(config, minutes=1e-9))  # both stop after a step
+    folder = run(world, tmp_path / "two", config)
+    expected, found = (last_weights(tmp_path / name) for name in ("alone", "two"))
+    assert max(float((tensor - found[name]).abs().max()) for name, tensor in expected.items()) < 1e-5
+    with (tmp_path / "alone" / "curve.csv").open() as one, (tmp_path / "two" / "curve.csv").open() as two:
+        rates = [[row["learning_rate"] for row in csv.DictReader(file)] for file in (one, two)]
+    assert rates[0] == rates[1][-len(rates[0]) :]
+    settings = json.loads((folder / "training.json").read_text())["settings"]
+    assert (settings["accumulate"], settings["processes"], settings["recipe"]["batch_size"]) == (2, 1, 4)
+    with pytest.raises(ValueError, match="accumulate was 1 and is now 3"):
+        run(world, tmp_path / "two", replace(config, accumulate=3))
 
 
 def last_weights(out: Path) -> dict[str, Tensor]:

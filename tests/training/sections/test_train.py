@@ -13,7 +13,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from evaluation.datasets import Question
-from retriever.models.bert import Bert, BertConfig, merge_lora
+from retriever.models.bert import Bert, BertConfig
+from retriever.models.lora import merge_lora
 from retriever.models.section_encoder import SectionEncoder, with_own_layers
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index

@@ -76,6 +76,19 @@ def test_labels_have_the_names_that_the_hub_gives_them(tmp_path: Path) -> None:
     path = tmp_path / "kb.parquet"
     pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(info)}), path)
     assert [(row["bird"], row["depth"]) for row in rows(PARQUET, path)] == [("Coot", 0), (None, 1), ("Loon", 2)]
+    inner = {
+        "birds": {"feature": label, "_type": "List"},
+        "best": label,
+        "names": {"dtype": "string", "_type": "Value"},
+    }
+    nested = {"list": inner, "old": {"feature": inner, "_type": "Sequence"}, "older": [inner]}
+    info = {"info": {"features": nested}}
+    value = {"birds": [1, -1, None, 3], "best": 0, "names": "x"}
+    named = {"birds": ["Teal", -1, None, 3], "best": "Loon", "names": "x"}
+    lists = {"title": ["a"], "list": [value], "old": [[value]], "older": [[value]]}
+    nesting = pa.table(lists).replace_schema_metadata({"huggingface": json.dumps(info)})
+    pq.write_table(nesting, path)
+    assert rows(PARQUET, path) == [{"title": "a", "list": named, "old": [named], "older": [named]}]
     for other in ("other", "[]", '{"info": {"features": []}}', '{"info": {"features": {"bird": {"names": 3}}}}'):
         pq.write_table(table.replace_schema_metadata({"huggingface": other}), path)
         assert [row["bird"] for row in rows(PARQUET, path)] == [2, None, 0]
