@@ -109,23 +109,6 @@ BATCH = 32
 """Questions per batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Recognition measured on images that it was not fitted to.
-
-    Attributes:
-        answered: Share of the questions about entities in the index that are answered.
-        declined: Share of the questions about entities not in the index that are declined.
-        wrong: Share of wrong entities among the answered questions of both kinds.
-        n: Number of questions; each counts once with its entity in the index and once without.
-    """
-
-    answered: float
-    declined: float
-    wrong: float
-    n: int
-
-
 def collect(
     retriever: QueryRetriever,
     questions: Sequence[Question],
@@ -177,20 +160,3 @@ def _trial(question: Question, result: RetrievalResult, gold: tuple[int, ...], h
     if signs is None:
         return None
     return Trial(question.image_id, signs, held, held and result.candidates[0].row in gold)
-
-
-def report(trials: Sequence[Trial], threshold: float = 0.5) -> Report:
-    """Measures recognition on unseen images by twofold cross-validation: fit on one half, test on the other."""
-    answered: list[tuple[Trial, bool]] = []
-    for fold in range(FOLDS):
-        recognition = fit([trial for trial in trials if trial.fold != fold], threshold)
-        answered += [(trial, recognition.of(trial.signs) >= threshold) for trial in trials if trial.fold == fold]
-    held = [given for trial, given in answered if trial.held]
-    absent = [given for trial, given in answered if not trial.held]
-    verdicts = [trial.right for trial, given in answered if given]
-    return Report(
-        sum(held) / max(1, len(held)),
-        1 - sum(absent) / max(1, len(absent)),
-        1 - sum(verdicts) / max(1, len(verdicts)),
-        len(held),
-    )

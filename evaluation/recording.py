@@ -50,9 +50,8 @@ def make_record(
     """
     question = _as_spelled(question, index)
     result = result or RetrievalResult(question.id, [], {})
-    candidates = result.candidates
     generation = generation or Generation(None)
-    evidence = best_evidence(index, candidates)
+    evidence = best_evidence(index, result.candidates)
     rankings = {
         step: [(index.entity(row).id, float(score)) for row, score in ranking]
         for step, ranking in result.rankings.items()
@@ -70,14 +69,14 @@ def make_record(
         category=question.category,
         gold=_gold(question, index),
         failed=failed,
-        candidates=[_candidate(index, candidate) for candidate in candidates],
+        candidates=[_candidate(index, candidate) for candidate in result.candidates],
         rankings=rankings,
         ranks={step: rank_of(question.entity_ids, ranking) for step, ranking in rankings.items()},
         evidence=generation.evidence or evidence,
         section_correct=None
         if question.section_index is None
         else evidence is not None and _is_right_section(question, evidence.entity_id, evidence.section_index),
-        section_ranks=_section_ranks(question, index, candidates),
+        section_ranks=_section_ranks(question, index, result.candidates),
         **values_of(RetrievalFields, result),
         **values_of(AnswerFields, generation) | {"confidence": _number(generation.confidence)},
         span=generation.span,
@@ -103,9 +102,8 @@ def judge_again(path: Path, questions: Sequence[Question], bem: LearnedJudge | N
             for row, own in zip(batch, scores, strict=True):
                 yield row | {"answer_scores": own, "answer_correct": _is_right(own)}
 
-    for file in (path, repeated_lines(path)):
-        if file.is_file():
-            write_lines(file, judged(file))
+    for file in filter(Path.is_file, (path, repeated_lines(path))):
+        write_lines(file, judged(file))
 
 
 def _is_right(scores: Scores | None) -> bool | None:
@@ -131,6 +129,7 @@ def _candidate(index: EntityIndex, candidate: Candidate) -> CandidateRecord:
             SectionRecord(entity.sections[s.position].index, _number(s.sim_m), _number(s.sim_t), _number(s.score))
             for s in candidate.sections
         ],
+        sim_w=_number(candidate.sim_w),
     )
 
 

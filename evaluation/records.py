@@ -41,6 +41,7 @@ class CandidateRecord:
         title: Title of its article.
         sim_c: Step 1's score.
         sim_m: Step 2's score of its best section.
+        sim_w: How similar the words on its images are to those on the query's; `None` if these were not read.
         score: The score that ranks the candidates.
         lead: Published number of the article's first section; `None` without sections.
         sections: Its sections.
@@ -53,6 +54,7 @@ class CandidateRecord:
     score: float | None = None
     lead: int | None = None
     sections: Sequence[Annotated[SectionRecord, BeforeValidator(_of_list), PlainSerializer(astuple)]] = ()
+    sim_w: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,12 @@ from typing import Any
 from evaluation.metrics import percent, rank_of, ranked, recall_at_k
 from evaluation.records import QueryRecord, SectionRecord
 from retriever.files import replacing, write_json
-from retriever.fusion import choose_weight, fuse
+from retriever.fusion import WORDS, choose_weight, fuse
 from retriever.wording import counted
+
+WORD_WEIGHTS = [number / 20 for number in range(21)]
+FEWEST_READ = 20
+"""With fewer queries with words, the weight of words would be chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class _Scores:
     entities: list[str]
     sim_c: list[float | None]
     sim_m: list[float | None]
+    sim_w: list[float]
     sections: list[Sequence[SectionRecord]]
 
 
@@ -35,15 +40,17 @@ def sweep(
     betas: Sequence[float],
     *,
     tune_split: str,
+    words: float = WORDS,
     report: Iterable[QueryRecord] | None = None,
     report_split: str | None = None,
     out: Path | None = None,
     contents: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Finds alpha and beta and, with `report`, the metrics they reach on another split.
+    """Finds alpha, the weight of words and beta and, with `report`, the metrics they reach on another split.
 
-    Alpha is chosen by Recall@1 after step 2, then beta by section recall@1; each is the middle of the values within one
-    standard error of the best (`retriever.fusion.choose_weight`). Beta is `None` if no query has a labeled section.
+    Alpha is chosen by Recall@1 after step 2, then the weight of words by that of queries whose images were
+    read, then beta by section recall@1. Each is the middle of the values within one standard error of the best
+    (`retriever.fusion.choose_weight`). Beta is `None` if no query has a labeled section.
 
     Step 3 scored only the sections of the entity that the run ranked first. If a different alpha ranks another entity
     first, `sim_t` is missing and `sim_m` alone chooses the section; `n_without_sim_t` counts these queries. For exact
@@ -54,6 +61,7 @@ def sweep(
         alphas: Values of alpha to try, 0 to 1.
         betas: Values of beta to try, 0 to 1.
         tune_split: Name of the split of `tune`.
+        words: The weight of words, unless there are `FEWEST_READ` queries with words to find a better one.
         report: The records of a run on another split.
         report_split: Name of that split.
         out: A folder for `sweep.json` and `sweep.png`.
@@ -73,13 +81,17 @@ def sweep(
     tuning = [_scores(record, contents) for record in tune]
     if tuning and not any(scores.entities for scores in tuning):
         raise ValueError(f"{tune_split}: no question has candidates, so there is nothing to tune on")
-    by_alpha = [{"alpha": alpha, **_entity_figures(tuning, alpha)} for alpha in alphas]
+    by_alpha = [{"alpha": alpha, **_entity_figures(tuning, alpha, words)} for alpha in alphas]
     alpha = choose_weight({row["alpha"]: row["recall@1"] for row in by_alpha}, len(tuning))
-    by_beta = [{"beta": beta, **_section_figures(tuning, alpha, beta)} for beta in betas]
+    read = [scores for scores in tuning if any(scores.sim_w)]
+    by_words = [{"words": weight, **_entity_figures(read, alpha, weight)} for weight in WORD_WEIGHTS] if read else []
+    if len(read) >= FEWEST_READ:
+        words = choose_weight({row["words"]: row["recall@1"] for row in by_words}, len(read))
+    by_beta = [{"beta": beta, **_section_figures(tuning, alpha, beta, words)} for beta in betas]
     labeled = by_beta[0]["n_with_section"]
     beta = choose_weight({row["beta"]: row["section_recall@1"] for row in by_beta}, labeled) if labeled else None
-    table: dict[str, Any] = {"tuned_on": tune_split, "alpha": alpha, "beta": beta}
-    table |= {"by_alpha": by_alpha, "by_beta": by_beta}
+    table: dict[str, Any] = {"tuned_on": tune_split, "alpha": alpha, "beta": beta, "words": words}
+    table |= {"by_alpha": by_alpha, "by_words": by_words, "by_beta": by_beta}
     if report is not None:
         held_out = [_scores(record, contents) for record in report]
         tuned = {(scores.image, scores.asks[1]) for scores in tuning}
@@ -90,9 +102,9 @@ def sweep(
             )
         seen = {scores.image for scores in tuning}
         overlap = sum(scores.image in seen for scores in held_out) / len(held_out) if held_out else 0.0
-        table["reported"] = {"split": report_split, **_entity_figures(held_out, alpha), "overlap": overlap}
+        table["reported"] = {"split": report_split, **_entity_figures(held_out, alpha, words), "overlap": overlap}
         if beta is not None:
-            table["reported"] |= _section_figures(held_out, alpha, beta)
+            table["reported"] |= _section_figures(held_out, alpha, beta, words)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "sweep.json", table)
@@ -103,8 +115,10 @@ def sweep(
 def as_text(table: Mapping[str, Any]) -> str:
     """Returns the tables of a sweep as text for the terminal, in percent."""
     lines = []
-    for key, measure in (("alpha", "recall@1"), ("beta", "section_recall@1")):
-        lines.append(f"{key:>6}  {measure} in percent")
+    read = sum(row["n"] for row in table["by_words"][:1])
+    kinds = (("alpha", "recall@1", ""), ("words", "recall@1", f", {counted(read, 'query')} with words"))
+    for key, measure, of in (*kinds[: 1 + bool(read)], ("beta", "section_recall@1", "")):
+        lines.append(f"{key:>6}  {measure} in percent{of}")
         lines += [f"{row[key]:6.2f}  {percent(row[measure]):>5}" for row in table[f"by_{key}"]]
     if "reported" in table:
         reported = table["reported"]
@@ -132,25 +146,26 @@ def _scores(record: QueryRecord, contents: Mapping[str, str]) -> _Scores:
         entities=[candidate.entity for candidate in candidates],
         sim_c=[candidate.sim_c for candidate in candidates],
         sim_m=[candidate.sim_m for candidate in candidates],
+        sim_w=[candidate.sim_w or 0.0 for candidate in candidates],
         sections=[candidate.sections for candidate in candidates],
     )
 
 
-def _entity_figures(queries: Sequence[_Scores], alpha: float) -> dict[str, Any]:
+def _entity_figures(queries: Sequence[_Scores], alpha: float, words: float) -> dict[str, Any]:
     if not queries:
         raise ValueError("the run has no records; run omgm evaluate first")
-    ranks = [rank_of(query.gold, _fused(query, alpha)) for query in queries]
+    ranks = [rank_of(query.gold, _fused(query, alpha, words)) for query in queries]
     mrr = sum(1 / rank for rank in ranks if rank) / len(ranks)
     return {"n": len(ranks), "recall@1": recall_at_k(ranks, 1), "recall@5": recall_at_k(ranks, 5), "mrr": mrr}
 
 
-def _section_figures(queries: Sequence[_Scores], alpha: float, beta: float) -> dict[str, Any]:
+def _section_figures(queries: Sequence[_Scores], alpha: float, beta: float, words: float) -> dict[str, Any]:
     labeled = [query for query in queries if query.gold_section is not None]
     right = without = 0
     for query in labeled:
         if not query.entities:
             continue
-        top = ranked(_fused(query, alpha))[0][0]
+        top = ranked(_fused(query, alpha, words))[0][0]
         sections = query.sections[query.entities.index(top)]
         if not sections:
             continue
@@ -167,8 +182,10 @@ def best_section(sections: Sequence[SectionRecord], beta: float) -> int:
     return sections[max(range(len(fused)), key=fused.__getitem__)].index
 
 
-def _fused(query: _Scores, alpha: float) -> list[tuple[str, float]]:
-    return list(zip(query.entities, fuse(query.sim_c, query.sim_m, alpha), strict=True))
+def _fused(query: _Scores, alpha: float, words: float) -> list[tuple[str, float]]:
+    fused = fuse(query.sim_c, query.sim_m, alpha)
+    scores = [score + words * similar for score, similar in zip(fused, query.sim_w, strict=True)]
+    return list(zip(query.entities, scores, strict=True))
 
 
 def _draw(table: Mapping[str, Any], path: Path) -> None:

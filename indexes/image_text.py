@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexes.ahead import map_ahead
 from indexes.store import image_text
 from indexes.store.columns import SPREAD, Column, Encoded, Stored
 from indexes.store.image_text import WIDTH, documents_of, encode_texts
@@ -26,7 +27,8 @@ _LONGEST = 2000
 
 def _encode(reader: TextReader, items: Sequence[Stored]) -> list[Encoded]:
     parts = [(number, part, image) for number, item in enumerate(items) for part, image in item.pictures.items()]
-    read = reader.read([image for *_, image in parts]) if parts else []
+    # A reader has one thread per image.
+    read = map_ahead(lambda image: reader.read([image])[0], [image for *_, image in parts], len(parts))
     texts: list[dict[int, str]] = [{} for _ in items]
     for (number, part, _), lines in zip(parts, read, strict=True):
         texts[number][part] = joined(lines)[:_LONGEST]

@@ -125,7 +125,7 @@ def open_retriever(
         if column.search is not None and column.name in columns
     }
     if labels := searches.get("image_text"):
-        first.by_text, retriever.refine = labels.add, labels.refine
+        first.by_text, retriever.refine, labels.weight = labels.add, labels.refine, profile.search.words_weight
         labels.encode = reranker.encode if isinstance(reranker, VectorReranker) else None
     if recognition is not None and recognition.weights.lead_k:
         second.verify, second.is_unsure = searches.get("keypoints"), recognition.is_unsure
@@ -164,8 +164,8 @@ def search_steps(
     """Returns the steps that find entities, with a profile's settings and the signs that `recognition` weighs."""
     weights = Signs() if recognition is None else recognition.weights
     first = EntitySearch(encoder, index, profile.search.k, second_network=weights.lead_p != 0)
-    within = index.manifest.inputs.image_use.within
-    second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode, within=within)
+    within, words = index.manifest.inputs.image_use.within, profile.search.words_weight
+    second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode, within=within, words=words)
     if recognition is not None and weights.lead_a:
         second.align, second.is_undecided = _align(encoder), recognition.is_undecided
     return first, second

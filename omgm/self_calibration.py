@@ -7,6 +7,7 @@ recognized, and asked without their own entity they should not. Entities that sh
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor
+from torch.nn import functional
 
 from evaluation.recognition import CROP, FOLDS, Trial, fit, logit, probability
 from indexes.live.following import FollowingIndex
@@ -35,7 +38,7 @@ from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.recognition import APART, SIGNS, Recognition, signs_of
 from retriever.types import FloatArray, Options, Query, RetrievalResult
-from training.augment import bent, vary
+from training.augment import vary
 
 logger = logging.getLogger(__name__)
 
@@ -161,6 +164,27 @@ def photographed_again(images: Sequence[Image.Image], seed: int, waving: bool = 
     varied = vary(PixelPreparation(_STORED).to_uint8(images), _SIDE, generator)
     varied = bent(varied, generator) if waving else varied
     return [Image.fromarray((one.permute(1, 2, 0) * 255).byte().numpy()) for one in varied]
+
+
+def bent(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Shows each image in perspective and waving, with its light; float [B, 3, side, side] in 0..1, as the result."""
+    count, side = len(images), images.shape[-1]
+
+    def uniform(low: float, high: float) -> Tensor:
+        return torch.empty(count, 1, 1).uniform_(low, high, generator=generator)
+
+    steps = (torch.arange(side) + 0.5) / side * 2 - 1
+    y, x = torch.meshgrid(steps, steps, indexing="ij")
+    depth = 1 + uniform(-0.2, 0.2) * x + uniform(-0.2, 0.2) * y
+    folds = functional.interpolate(
+        torch.randn(count, 2, 3, 3, generator=generator) * 0.05, (side, side), mode="bicubic", align_corners=True
+    )
+    slant, speed = uniform(-0.5, 0.5), math.pi * uniform(1, 2.5)
+    wave = torch.sin(speed * (x * torch.cos(slant) + y * torch.sin(slant)) + uniform(0, 2 * math.pi))
+    wave = uniform(0, 0.035) * wave
+    places = torch.stack([x / depth, y / depth], -1) + folds.permute(0, 2, 3, 1) + wave[..., None]
+    moved = functional.grid_sample(images, places, mode="bilinear", padding_mode="reflection", align_corners=False)
+    return (moved * (1 + 2.5 * wave[:, None])).clamp(0, 1)
 
 
 def _trials(

@@ -53,6 +53,7 @@ class SearchSettings(_Table):
         crops: Whether an image that is not recognized is searched again, turned and in parts.
         words: Whether the text on images is read: those of an index when it is built, and a query's if it is not
             surely recognized, or its text is asked for.
+        words_weight: Weight of these words' similarity in steps 1 and 2.
         keypoints: Whether keypoints of images are compared: those of an index are found when it is built, and a
             query's if it is not surely recognized.
         kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, then
@@ -68,6 +69,7 @@ class SearchSettings(_Table):
     trim_borders: bool = False
     crops: bool = False
     words: bool = False
+    words_weight: float = Field(default=0.3, ge=0, le=1)
     keypoints: bool = False
     kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"] = "auto"
     uri: str = ""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 WORDS = 0.3
-"""Weight of the similarity of words, which is added to the score of the images."""
+"""Default weight of the similarity of words, which is added to the score of the images."""
 KEYPOINTS = 0.5
 """Weight of the agreement of keypoints, which is added, too."""
 _CHANCE, _CERTAIN = 4, 12

@@ -52,6 +52,7 @@ class LabelReading:
     Args:
         index: The texts of the index that is searched.
         read: Reads the text in images.
+        weight: Weight of the similarity of words, which step 1 adds to the score of the image.
 
     Attributes:
         encode: Returns the vectors of questions, by which those about the text are told; without it, none is.
@@ -59,8 +60,8 @@ class LabelReading:
 
     encode: Callable[[Sequence[str]], FloatArray] | None = None
 
-    def __init__(self, index: TextIndex, read: ReadText) -> None:
-        self.index, self.read = index, read
+    def __init__(self, index: TextIndex, read: ReadText, weight: float = WORDS) -> None:
+        self.index, self.read, self.weight = index, read, weight
 
     @cached_property
     def _questions(self) -> TextQuestions | None:
@@ -148,7 +149,7 @@ class LabelReading:
         every = [*candidates, *(Candidate(row, sim_c, score=sim_c, sim_p=lowest) for row, sim_c in scores)]
         for candidate in every:
             candidate.sim_w = similar.get(candidate.row)
-            candidate.score += WORDS * (candidate.sim_w or 0.0)
+            candidate.score += self.weight * (candidate.sim_w or 0.0)
         return sorted(every, key=lambda candidate: -candidate.score)[:k]
 
 

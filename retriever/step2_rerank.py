@@ -53,6 +53,7 @@ class FusionRerank:
             those who weigh it.
         is_undecided: Says of a query's candidates whether this may change the verdict; by default, it always may.
         within: Whether the index has tokens of what is within a main image's border, after those of the image.
+        words: Weight of the similarity of words, which is added to an entity's score.
     """
 
     name = "step2"
@@ -69,8 +70,9 @@ class FusionRerank:
         align: Align | None = None,
         is_undecided: Callable[[Sequence[Candidate]], bool] = bool,
         within: bool = False,
+        words: float = WORDS,
     ) -> None:
-        self.fusion, self.index, self.alpha, self.mode = fusion, index, alpha, mode
+        self.fusion, self.index, self.alpha, self.mode, self.words = fusion, index, alpha, mode, words
         self.align, self.is_undecided, self.within = align, is_undecided, within
         self._images = ImageCache(_KEPT)
 
@@ -88,7 +90,8 @@ class FusionRerank:
                 if not candidate.sections:
                     count = len(self.index.entity(candidate.row).sections)
                     candidate.sections = [ScoredSection(position) for position in range(count)]
-            ranked = [rank_candidates(own, self._alpha(query)) for query, own in zip(queries, candidates, strict=True)]
+            pairs = zip(queries, candidates, strict=True)
+            ranked = [rank_candidates(own, self._alpha(query), self.words) for query, own in pairs]
             if self.verify is not None:
                 ranked = [self._verified(self.verify, query, own) for query, own in zip(queries, ranked, strict=True)]
             if self.align is not None:
@@ -189,12 +192,12 @@ def score_candidates(
         candidate.sections = sorted(sections, key=lambda section: -(section.sim_m or 0.0))
 
 
-def rank_candidates(candidates: Sequence[Candidate], alpha: float) -> list[Candidate]:
-    """Sets the candidates' scores by equation 5, with those of words, and returns them, best first.
+def rank_candidates(candidates: Sequence[Candidate], alpha: float, words: float = WORDS) -> list[Candidate]:
+    """Sets the candidates' scores by equation 5, with those of `words`, and returns them, best first.
 
     Equal scores keep their order.
     """
     fused = fuse([c.sim_c for c in candidates], [c.sim_m for c in candidates], alpha)
     for candidate, score in zip(candidates, fused, strict=True):
-        candidate.score = score + WORDS * (candidate.sim_w or 0.0)
+        candidate.score = score + words * (candidate.sim_w or 0.0)
     return sorted(candidates, key=lambda candidate: -candidate.score)

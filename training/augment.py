@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -47,34 +46,12 @@ def vary(images: Tensor, size: int, generator: torch.Generator, strength: float 
     )
     places = functional.affine_grid(grid, [count, 3, size, size], align_corners=False)
     varied = functional.grid_sample(
-        images.float() / 255, places, mode="bilinear", padding_mode="reflection", align_corners=False
+        images.float().div_(255), places, mode="bilinear", padding_mode="reflection", align_corners=False
     )
     if strength:
         varied = _light(varied, uniform, strength)
-        blurred = functional.avg_pool2d(functional.pad(varied, (1, 1, 1, 1), mode="replicate"), 3, stride=1)
-        varied = varied.lerp(blurred, strength * uniform(-0.6, 0.9, 1, 1, 1).clamp(min=0))
+        varied = varied.lerp(_blurred(varied), strength * uniform(-0.6, 0.9, 1, 1, 1).clamp(min=0))
     return varied.clamp_(0, 1)
-
-
-def bent(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Shows each image in perspective and waving, with its light; float [B, 3, side, side] in 0..1, as the result."""
-    count, side = len(images), images.shape[-1]
-
-    def uniform(low: float, high: float) -> Tensor:
-        return torch.empty(count, 1, 1).uniform_(low, high, generator=generator)
-
-    steps = (torch.arange(side) + 0.5) / side * 2 - 1
-    y, x = torch.meshgrid(steps, steps, indexing="ij")
-    depth = 1 + uniform(-0.2, 0.2) * x + uniform(-0.2, 0.2) * y
-    folds = functional.interpolate(
-        torch.randn(count, 2, 3, 3, generator=generator) * 0.05, (side, side), mode="bicubic", align_corners=True
-    )
-    slant, speed = uniform(-0.5, 0.5), math.pi * uniform(1, 2.5)
-    wave = torch.sin(speed * (x * torch.cos(slant) + y * torch.sin(slant)) + uniform(0, 2 * math.pi))
-    wave = uniform(0, 0.035) * wave
-    places = torch.stack([x / depth, y / depth], -1) + folds.permute(0, 2, 3, 1) + wave[..., None]
-    moved = functional.grid_sample(images, places, mode="bilinear", padding_mode="reflection", align_corners=False)
-    return (moved * (1 + 2.5 * wave[:, None])).clamp(0, 1)
 
 
 def resized(images: Tensor, size: int) -> Tensor:
@@ -85,9 +62,15 @@ def resized(images: Tensor, size: int) -> Tensor:
 def _light(images: Tensor, uniform: Callable[..., Tensor], strength: float) -> Tensor:
     """Changes saturation, contrast, brightness and tint of each image."""
     gray = images.mean(1, keepdim=True)
-    images = gray + (images - gray) * (1 + strength * uniform(-0.35, 0.35, 1, 1, 1))
+    images = (images - gray).mul_(1 + strength * uniform(-0.35, 0.35, 1, 1, 1)).add_(gray)
     middle = images.mean((1, 2, 3), keepdim=True)
-    images = middle + (images - middle) * (1 + strength * uniform(-0.3, 0.3, 1, 1, 1))
+    images.sub_(middle).mul_(1 + strength * uniform(-0.3, 0.3, 1, 1, 1)).add_(middle)
     brightness, tint = uniform(-0.3, 0.3, 1, 1, 1), uniform(-0.06, 0.06, 3, 1, 1)
-    lit: Tensor = images * (1 + strength * brightness) * (1 + strength * tint)
-    return lit
+    return images.mul_(1 + strength * brightness).mul_(1 + strength * tint)
+
+
+def _blurred(images: Tensor) -> Tensor:
+    """Returns means over 3 x 3 pixels, rows first, which takes half the time of pooling; edges are repeated."""
+    padded = functional.pad(images, (1, 1, 1, 1), mode="replicate")
+    rows = (padded[:, :, :-2] + padded[:, :, 1:-1]).add_(padded[:, :, 2:])
+    return (rows[..., :-2] + rows[..., 1:-1]).add_(rows[..., 2:]).div_(9)

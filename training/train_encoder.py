@@ -30,6 +30,7 @@ from retriever.models.photo_tower import PhotoTower
 from retriever.models.precision import autocast, fastest_dtype
 from retriever.models.small_clip import SmallCLIPConfig
 from retriever.wording import counted
+from training.attention import short_attention
 from training.augment import ROOM, resized
 from training.batch import Feeder, Targets
 from training.checkpoint import BEST_NAME, CHECKPOINT_NAME
@@ -93,7 +94,9 @@ def train_encoder(
         raise ValueError(
             f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip model"
         )
+    precision = fastest_dtype(model.model.device.type)
     photos, model.photos = model.photos, None  # a frozen network, whose projection is fitted at the end
+    photos = photos and PhotoTower(model.model, config.device, precision)  # as it is served
     entities = read_entities(data)
     summaries, main, original = entities.summaries, entities.main, entities.original.tolist()
     training: list[tuple[ImageLoader, int]] = []
@@ -119,7 +122,6 @@ def train_encoder(
     loaders = [*main.values(), *(load for load, _ in [*training, *validation])]
     ids = entities.ids
     optimization = config.optimization(LEARNING_RATE, steps_for(len(rows)))
-    precision = fastest_dtype(model.model.device.type)
     inputs = {
         "start": model.fingerprint,
         "summaries": Items(zip(ids, summaries, strict=True), "entity", "another summary"),
@@ -160,7 +162,7 @@ def train_encoder(
 
     def loss_of(step: int, part: int) -> Tensor:
         batch = feeder(step)
-        with autocast(device.type, precision):
+        with autocast(device.type, precision), short_attention(device.type, precision):
             vectors = network.get_image_features(model.pixels.normalize(batch.pixels))
             words = network.get_text_features(batch.ids, batch.mask)
         scale = network.logit_scale.exp().clamp(max=100)

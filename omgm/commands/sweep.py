@@ -102,12 +102,15 @@ def run(args: argparse.Namespace) -> None:
         args.alphas or grid(GRID),
         args.betas or grid(GRID),
         tune_split=str(args.queries),
+        words=profile.search.words_weight,
         report=read_records(args.out / "report" / RECORDS) if report else None,
         report_split=str(args.report_queries) if report else None,
         out=args.out,
         contents=contents,
     )
     chosen = {"fusion.alpha": table["alpha"]} | ({} if table["beta"] is None else {"sections.beta": table["beta"]})
+    if table["words"] != profile.search.words_weight:
+        chosen["search.words_weight"] = table["words"]
     pair = chosen | {"fusion.tuned_for": profile.fusion.score_mode}
     tuned = write_profile(args.out, args.profile, parse_overrides(args.overrides) | pair)
     note_images(args.out, read_images((one.image_id for one in questions["tune"]), images), profile_folder(args))
@@ -134,13 +137,15 @@ def _calibrate(args: argparse.Namespace) -> None:
     questions, images = selected_questions(args), query_images_of(args)
 
     from evaluation.image_overlap import note_images, read_images
-    from evaluation.recognition import CROP, collect, fit, report
+    from evaluation.recognition import CROP, Trial, collect, fit
+    from evaluation.recognition_report import report, with_apart
     from indexes.progress import progress_bar
     from omgm.opening import all_signs, open_retriever, recognition_key
     from omgm.parts import build_encoder, build_fusion
     from omgm.profile import parse_overrides, write_profile
     from retriever.image_cache import ImageCache
-    from retriever.recognition import APART
+    from retriever.recognition import APART, Signs
+    from retriever.step2_rerank import FusionRerank
 
     cache = ImageCache(CACHE_BYTES)
     encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
@@ -148,15 +153,26 @@ def _calibrate(args: argparse.Namespace) -> None:
     check_known(retriever.index, questions)
     retriever.recognition = None  # whole images only
     all_signs(retriever, encoder)
-    with progress_bar(total=len(questions), desc="calibrate", unit="question", shown=not args.json) as bar:
-        trials = list(collect(retriever, questions, images, done=bar.update))
+    second = next(step for step in retriever.steps if isinstance(step, FusionRerank))
+    verify, second.verify = second.verify, None
     seen = read_images((one.image_id for one in questions), images)
     contents = seen.names()  # copies belong to the same half of the data
-    trials = [replace(trial, image_id=contents.get(trial.image_id, trial.image_id)) for trial in trials]
+
+    def asked(desc: str) -> list[Trial]:
+        with progress_bar(total=len(questions), desc=desc, unit="question", shown=not args.json) as bar:
+            trials = list(collect(retriever, questions, images, done=bar.update))
+        return [replace(trial, image_id=contents.get(trial.image_id, trial.image_id)) for trial in trials]
+
+    trials = asked("calibrate")
     if not trials:
         raise ValueError(f"{images}: none of the questions' images can be read")
     threshold = profile.recognition.threshold
-    recognition, quality = fit(trials, threshold), report(trials, threshold)
+    recognition, unsure = fit(trials, threshold), list[Trial]()
+    if retriever.refine is not None or verify is not None:
+        retriever.recognition, second.verify, second.is_unsure = recognition, verify, recognition.is_unsure
+        unsure = asked("calibrate what is unsure")
+    known = Signs(**{name: getattr(profile.recognition, name) for name in APART})
+    recognition, quality = with_apart(unsure, recognition, known), report(trials, threshold, unsure, known)
     inputs = retriever.index.manifest.inputs
     found = {
         "recognition.fitted_to": recognition_key(profile, encoder, fusion, inputs.image_keys, inputs.tokens),
@@ -164,7 +180,7 @@ def _calibrate(args: argparse.Namespace) -> None:
         "recognition.threshold": recognition.threshold,
         "recognition.crop_threshold": max(CROP, recognition.threshold),
         "recognition.bias": recognition.bias,
-        **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items() if name not in APART},
+        **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items()},
     }
     args.out.mkdir(parents=True, exist_ok=True)
     written = write_profile(args.out, args.profile, parse_overrides(args.overrides) | found)
@@ -172,8 +188,8 @@ def _calibrate(args: argparse.Namespace) -> None:
     if args.json:
         print_json({"recognition": found, "report": asdict(quality), "profile": str(written)})
         return
-    asked = counted(quality.n, "question")
-    print(f"on images that it was not fitted to ({asked}, each with and without its gold entity):")
+    count = counted(quality.n, "question")
+    print(f"on images that it was not fitted to ({count}, each with and without its gold entity):")
     print(f"  answered, of what the index holds            {quality.answered:.3f}")
     print(f"  declined, of what it does not hold           {quality.declined:.3f}")
     print(f"  wrong entity, of the answered                {quality.wrong:.3f}")

@@ -106,8 +106,8 @@ class _Block(nn.Module):
         self.norm2 = nn.BatchNorm2d(width)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = functional.relu(self.norm1(self.conv1(x)))
-        return functional.relu(x + self.norm2(self.conv2(hidden)))
+        hidden = functional.relu(self.norm1(self.conv1(x)), inplace=True)
+        return functional.relu(x + self.norm2(self.conv2(hidden)), inplace=True)
 
     def fused(self, device: str, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
         """Returns the block as a function for inference; see `SmallVision.fuse`."""
@@ -131,7 +131,8 @@ class SmallVision(nn.Module):
         stages: list[nn.Module] = []
         previous = 3
         for number, width in enumerate(config.channels):
-            stages += [nn.Conv2d(previous, width, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+            stages += [nn.Conv2d(previous, width, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(width)]
+            stages.append(nn.ReLU(inplace=True))
             if number:
                 stages.append(_Block(width))
             previous = width

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import math
 import random
+from dataclasses import replace
 
 import pytest
 
-from evaluation.recognition import Trial, fit, report
-from retriever.recognition import Signs
+from evaluation.recognition import Trial, fit
+from evaluation.recognition_report import FEWEST, report, with_apart
+from retriever.recognition import Recognition, Signs
 
 
 def trials(count: int = 4000, seed: int = 0) -> list[Trial]:
@@ -43,3 +46,37 @@ def test_one_verdict_is_not_enough() -> None:
     wrong = [trial for trial in trials() if not trial.right]
     with pytest.raises(ValueError, match="gets right and images that it gets wrong"):
         fit(wrong)
+
+
+def read(count: int, seed: int = 0) -> list[Trial]:
+    """Trials whose verdict depends on the words on the image alone: the logit is 6 times their lead, minus 1."""
+    rng, collected = random.Random(seed), []
+    for number in range(count):
+        lead = rng.uniform(-0.5, 1)
+        right = rng.random() < 1 / (1 + math.exp(1 - 6 * lead))
+        collected.append(Trial(f"{number}", Signs(lead_w=lead), True, right))
+    return collected
+
+
+def test_words_get_their_own_weight_and_the_others_stay() -> None:
+    alone = Recognition(-1.0, Signs(sim_c=3.0), 0.4)
+    found = with_apart(read(4000), alone, Signs(lead_w=5.0))
+    assert found.weights.lead_w == pytest.approx(6, rel=0.1)
+    assert replace(found, weights=replace(found.weights, lead_w=0.0)) == alone
+
+
+def test_words_that_tell_nothing_get_no_weight() -> None:
+    wrong = [replace(trial, right=trial.signs.lead_w < 0) for trial in read(1000)]
+    assert with_apart(wrong, Recognition(0.0, Signs(), 0.4), Signs(lead_w=5.0)).weights.lead_w < 1e-6
+
+
+def test_too_few_images_with_apart_keep_what_is_known() -> None:
+    few = read(FEWEST - 1) * 3 + [Trial("no words", Signs(), True, True)] * 100
+    assert with_apart(few, Recognition(-1.0, Signs(), 0.4), Signs(lead_w=5.0)).weights.lead_w == 5.0
+
+
+def test_the_report_counts_what_words_recognize() -> None:
+    """Words tell what images alone do not: of 4,000 right and wrong trials, those with a lead are the right ones."""
+    alone = trials()
+    with_lead = [replace(one, signs=replace(one.signs, lead_w=0.5 if one.right else -0.5)) for one in alone]
+    assert report(alone, unsure=with_lead).wrong < 0.01 < report(alone).wrong

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from evaluation.ablation import as_markdown, step_table
 from evaluation.records import GoldRecord, QueryRecord
-from evaluation.sweep import as_text, sweep
+from evaluation.sweep import FEWEST_READ, as_text, sweep
 from tests.fakes.records import SectionScores, candidate, record
 from tests.fakes.records import evidence as section_of
 
@@ -149,3 +150,23 @@ def test_nothing_found_is_nothing_to_tune_on(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="val: no question has candidates"):
         sweep([scored("a", [])], [0.5], [0.2], tune_split="val", out=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_weight_of_words_by_hand() -> None:
+    """g is behind by 0.1 and ahead in words by 0.55, so it leads from a weight of 0.18 on."""
+
+    def read(number: int, lead: float) -> QueryRecord:
+        query = scored(f"{number}", [("h", 0.5, 0.5, []), ("g", 0.4, 0.4, [])])
+        words = zip(query.candidates, (0.2, 0.2 + lead), strict=True)
+        return replace(query, candidates=[replace(one, sim_w=similar) for one, similar in words])
+
+    table = sweep(
+        [*(read(number, 0.55) for number in range(FEWEST_READ)), STEP_2_HELPS], [0.5], [0.2], tune_split="val"
+    )
+    recall = {row["words"]: row["recall@1"] for row in table["by_words"]}
+    assert [weight for weight, share in recall.items() if share == 1.0] == [n / 20 for n in range(4, 21)]
+    assert recall[0.15] == 0.0 and {row["n"] for row in table["by_words"]} == {FEWEST_READ}
+    assert table["words"] == 0.6
+    few = sweep([read(number, -0.5) for number in range(FEWEST_READ - 1)], [0.5], [0.2], tune_split="val", words=0.3)
+    assert few["words"] == 0.3 and few["by_words"][0]["n"] == FEWEST_READ - 1
+    assert "19 queries with words" in as_text(few) and "words" not in as_text(sweep(TUNE, [0.5], [0.2], tune_split="v"))

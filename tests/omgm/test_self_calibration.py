@@ -12,6 +12,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from torch import Tensor
 
@@ -27,7 +28,7 @@ from omgm.opening import open_retriever
 from omgm.own_recognition import images_in, outdated_recognition
 from omgm.parts import build_encoder, build_fusion
 from omgm.profile import load_profile
-from omgm.self_calibration import FEWEST, _fitted, _rows, _same, _sample, calibrate_index, photographed_again
+from omgm.self_calibration import FEWEST, _fitted, _rows, _same, _sample, bent, calibrate_index, photographed_again
 from pretraining.designs import paint, random_design
 from retriever.image_cache import ImageCache
 from retriever.recognition import APART, SIGNS, Signs
@@ -230,3 +231,12 @@ def test_an_index_of_a_few_declines_what_it_does_not_hold(tmp_path: Path) -> Non
         results = open_retriever(profile, out).retrieve([Query(image, "What is this?", "") for image in shown])
         recognized = [(one.recognized or 0) >= profile.recognition.threshold for one in results]
         assert recognized[:entities] == [True] * entities and sum(recognized[entities:]) <= 1, entities
+
+
+def test_bent_moves_pixels_a_little_and_leaves_plain_images() -> None:
+    ramp = torch.linspace(0.2, 0.8, 40).expand(4, 3, 40, 40)
+    moved = bent(ramp, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(moved, bent(ramp, torch.Generator().manual_seed(1)), rtol=0, atol=0)
+    assert moved.shape == ramp.shape and 0.01 < float((moved - ramp).abs().mean()) < 0.1
+    plain = bent(torch.full((2, 3, 16, 16), 0.5), torch.Generator().manual_seed(2))
+    assert float((plain - 0.5).abs().max()) <= 0.5 * 2.5 * 0.035 + 1e-6  # only its light changes

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from retriever.models.precision import autocast
 from retriever.models.qformer import QFormerFusion
+from training.attention import short_attention
 from training.batch import Targets
 from training.losses import contrastive_loss, max_sim, mean_max_sim
 from training.reranker.batches import Pairs, SampleBatch, Texts
@@ -105,8 +106,8 @@ class InBatchReranker(Reranker):
 
     def forward(self, batch: InBatch) -> Tensor:  # type: ignore[override]  # another kind of batch
         """Returns the loss of a batch, multiplied by its weight in the step, a scalar."""
-        device = batch.pixels.device
-        with autocast(device.type, self.precision):
+        device = batch.pixels.device.type
+        with autocast(device, self.precision), short_attention(device, self.precision):
             pixels = self.fusion.pixels.normalize(batch.pixels).to(memory_format=torch.channels_last)
             features = self.fusion.vision_features(pixels)
             questions = self._fused(features, batch.questions)
