@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ _LEVELS = 512.0
 
 _KEPT = 1 << 24
 """Bytes of keypoints of queries that are kept."""
+_SAMPLED = 64
+"""Entities, all over the index, whose keypoints say what many things have, such as the ruler beside them; at most."""
 
 
 class KeypointModel:
@@ -47,7 +50,7 @@ def decode_keypoints(rows: np.ndarray[Any, np.dtype[np.uint8]]) -> Keypoints:
 
 def verifier(index: Any, model: KeypointModel) -> Verify:
     """Returns a function that verifies entities of an index with the column."""
-    cache = ImageCache(_KEPT)  # a query is verified again with the words that are read on it
+    kept = ImageCache(_KEPT)  # a query is verified again with the words that are read on it
 
     def points_of(row: int) -> list[Keypoints]:
         encoded = index.column(KEYPOINTS.name, row)
@@ -56,15 +59,22 @@ def verifier(index: Any, model: KeypointModel) -> Verify:
 
     def points_in(image: Image.Image) -> Keypoints:
         content = content_of(image)
-        points: Keypoints | None = cache.get(KEYPOINTS.name, content) if content else None
+        points: Keypoints | None = kept.get(KEYPOINTS.name, content) if content else None
         if points is None:
             points = model.find(image)
             if content:
-                cache.put(KEYPOINTS.name, content, points, points.places.nbytes + points.descriptors.nbytes)
+                kept.put(KEYPOINTS.name, content, points, points.places.nbytes + points.descriptors.nbytes)
         return points
 
+    @cache
+    def sample() -> dict[str, list[Keypoints]]:
+        rows = [*getattr(index, "rows", lambda: range(len(index)))()]
+        return {index.entity(row).id: points_of(row) for row in rows[:: -(-len(rows) // _SAMPLED)]}
+
     def verify(image: Image.Image, rows: Sequence[int]) -> list[int]:
-        return agreement(points_in(image), [points_of(row) for row in rows])
+        ids = {index.entity(row).id for row in rows}
+        others = [points for own, images in sample().items() if own not in ids for points in images]
+        return agreement(points_in(image), [points_of(row) for row in rows], others)
 
     return verify
 

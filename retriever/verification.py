@@ -15,7 +15,7 @@ from retriever.types import FloatArray
 FEWEST = 4
 """Fewer matches agree by chance."""
 _RATIO = 0.9
-"""A match must be this much nearer than the second nearest, in that image and in those of other candidates."""
+"""A match must be this much nearer than the second nearest, in that image and in those of other things."""
 _SAME = 0.005
 """Keypoints that are no farther apart than this, of the longer side, are one place with two orientations."""
 _NEAR, _NEARBY = 0.025, 0.075
@@ -42,15 +42,18 @@ class _Nearest(NamedTuple):
     is_mutual: NDArray[np.bool_]
 
 
-def agreement(query: Keypoints, candidates: Sequence[Sequence[Keypoints]]) -> list[int]:
+def agreement(
+    query: Keypoints, candidates: Sequence[Sequence[Keypoints]], others: Sequence[Keypoints] = ()
+) -> list[int]:
     """Returns how many places of a query's image agree with the best image of each candidate.
 
-    Only keypoints count that are much more like one of the candidate than like any of the others: those of a background
+    Only keypoints count that are much more like one of the candidate than like any of the rest: those of a background
     on which many things were photographed, or of the maker's mark, say little.
 
     Args:
         query: The keypoints of the query's image.
         candidates: Those of each candidate's images.
+        others: Those of images of other things.
     """
     if len(query.places) < FEWEST:
         return [0] * len(candidates)
@@ -59,6 +62,9 @@ def agreement(query: Keypoints, candidates: Sequence[Sequence[Keypoints]]) -> li
     lowest = np.full((len(candidates) + 1, len(query.places)), 2, np.float32)
     for distances, own in zip(lowest, nearest, strict=False):
         distances[:] = np.min([distances, *(one.distances[:, 0] for one in own)], axis=0)
+    if descriptors := [torch.from_numpy(image.descriptors) for image in others if len(image.places)]:
+        highest = (torch.from_numpy(query.descriptors) @ torch.cat(descriptors).T).amax(1)
+        lowest[-1] = (2 - 2 * highest).clamp(min=0).sqrt().numpy()
     places, found = _places(query), list[int]()
     for number, own in enumerate(nearest):
         rival = np.delete(lowest, number, axis=0).min(axis=0)

@@ -64,7 +64,7 @@ def test_what_is_seen_and_in_another_arrangement_does_not_agree() -> None:
 
 def test_two_orientations_of_a_place_count_once() -> None:
     query = scattered(10, 0)
-    twice = joined(query, Keypoints(query.places + np.float32([0, 0, 0, 2]), scattered(10, 4).descriptors))
+    twice = joined(query, Keypoints(query.places + np.array([0, 0, 0, 2], np.float32), scattered(10, 4).descriptors))
     assert agreement(twice, [[seen(twice, 0.3, 1.1, 0j)]]) == [10]
 
 
@@ -75,6 +75,7 @@ def test_places_that_several_candidates_have_do_not_count() -> None:
     candidates = [[joined(shelf, other)], [joined(shelf, thing)], [NOTHING, other, joined(shelf, other)], [other]]
     assert agreement(query, candidates) == [0, 8, 0, 0]
     assert agreement(query, [[joined(shelf, thing), shelf]]) == [28]  # of one candidate, they do
+    assert agreement(query, [[joined(shelf, thing), shelf]], [NOTHING, joined(other, shelf)]) == [8]
 
 
 def test_what_is_along_a_line_does_not_count() -> None:
