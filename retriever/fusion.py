@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 WORDS = 0.3
 """Default weight of the similarity of words, which is added to the score of the images."""
-KEYPOINTS = 0.5
+KEYPOINTS = 0.3
 """Weight of the agreement of keypoints, which is added, too."""
 _CHANCE, _CERTAIN = 4, 12
 """How many places agree by chance, and how many with nothing but the same thing."""
