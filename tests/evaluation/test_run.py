@@ -96,6 +96,7 @@ def test_every_score_is_on_record(tmp_path: Path, images: Path) -> None:
         "sim_m": 4 / 7,
         "score": pytest.approx(0.9 + 0.1 * 4 / 7),
         "lead": 0,
+        "sim_w": None,
         "sections": [[index, n / 7, n / 7, n / 7] for index, n in ((2, 4), (4, 2), (0, 1), (3, 1))],
     }
     assert first["rankings"]["step1"] == [["https://kb/red", 1.0], ["https://kb/green", 0.0]]

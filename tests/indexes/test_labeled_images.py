@@ -287,9 +287,11 @@ def test_an_estimate_counts_labeled_images(kb: Path) -> None:
 
 
 def test_the_command_takes_the_images_of_questions(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names = [f"{color}.png" for color in COLORS[4:]] + ["photo-9.png", "photo-9"]  # training holds out "photo-9"
-    for name in names[2:]:
-        Image.new("RGB", (9, 9), "cyan").save(kb.parent / "photos" / name, "PNG")
+    names = [f"{color}.png" for color in COLORS[4:]] + ["cyan.png", "gray.png", "copy"]
+    for name, color in zip(
+        names[2:], ("cyan", (84, 84, 84), (84, 84, 84)), strict=True
+    ):  # trainings hold out that gray
+        Image.new("RGB", (9, 9), color).save(kb.parent / "photos" / name, "PNG")
     questions = [{"id": n, "image": n, "question": "?", "answers": ["x"], "entity": "b"} for n in names]
     (kb.parent / "questions.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
     given = {"--kb": kb, "--images": kb.parent / "images", "--out": kb.parent / "index", "--dataset": "plain"}
