@@ -289,7 +289,7 @@ def test_an_estimate_counts_labeled_images(kb: Path) -> None:
 def test_the_command_takes_the_images_of_questions(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = [f"{color}.png" for color in COLORS[4:]] + ["cyan.png", "gray.png", "copy"]
     for name, color in zip(
-        names[2:], ("cyan", (84, 84, 84), (84, 84, 84)), strict=True
+        names[2:], ("cyan", "rgb(84, 84, 84)", "rgb(84, 84, 84)"), strict=True
     ):  # trainings hold out that gray
         Image.new("RGB", (9, 9), color).save(kb.parent / "photos" / name, "PNG")
     questions = [{"id": n, "image": n, "question": "?", "answers": ["x"], "entity": "b"} for n in names]
