@@ -12,11 +12,11 @@ from tests.docs.test_layers import LEVEL, imports
 from tests.paths import ROOT
 
 DOORS = {
-    "serving/app.py": 6_780,
-    "training/reranker/train.py": 11_690,
+    "serving/app.py": 6_775,
+    "training/reranker/train.py": 11_660,
     "evaluation/run.py": 4_885,
-    "indexes/builder/build.py": 10_380,
-    "omgm/api.py": 12_590,
+    "indexes/builder/build.py": 10_345,
+    "omgm/api.py": 12_470,
 }
 """The most lines that a file may pull in, itself included. A bar only goes down.
 """
