@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from evaluation.datasets import load
 from evaluation.recognition import collect
@@ -29,8 +29,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = []
     for name in ("France", "Ireland", "Plain"):
         with Image.open(images / "flag" / f"{name}.png") as image:
-            for number, side in enumerate((40, 60, 90)):
-                image.convert("RGB").resize((side, 40)).save(folder / f"{name}_{number}.png")
+            plain = image.convert("RGB")
+            for number, (seen, side) in enumerate(((plain, 40), (ImageOps.mirror(plain), 60), (plain, 90))):
+                seen.resize((side, 40)).save(folder / f"{name}_{number}.png")  # the first and third are copies
                 entity = f"https://e.example/wiki/{name}"
                 row = {"id": f"{name} {number}", "image": f"{name}_{number}", "question": QUESTION}
                 lines.append(json.dumps(row | {"answers": ["1"], "entity": entity}))
