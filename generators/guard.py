@@ -1,4 +1,4 @@
-"""A generator that declines questions about images that retrieval did not recognize."""
+"""A generator that declines questions about images that were not recognized, and those that no section fits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from retriever.asking import Generator
 from retriever.recognition import is_declined
 from retriever.types import Generation, GenerationRequest
 
+_NOTHING_FITS = "nothing in the index fits the question"
+
 
 class GuardedGenerator:
     """Asks another generator if the image was recognized, and multiplies its confidence by that of the recognition.
+
+    Of a question without an image, what is recognized is the entity that it is about.
 
     Args:
         generator: The generator that answers.
@@ -53,20 +57,25 @@ class GuardedGenerator:
         answers = await self.generator.generate([requests[number] for number in asked]) if asked else []
         given = dict(zip(asked, answers, strict=True))
         return [
-            _joint(given[number], request) if number in given else Generation(None, request.recognized, declined=True)
+            _joint(given[number], request) if number in given else _none(request)
             for number, request in enumerate(requests)
         ]
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
         """Yields the answer piece by piece, then the whole `Generation`."""
         if self._declined(request):
-            yield Generation(None, request.recognized, declined=True)
+            yield _none(request)
             return
         async for piece in self.generator.stream(request):
             yield _joint(piece, request) if isinstance(piece, Generation) else piece
 
     def _declined(self, request: GenerationRequest) -> bool:
         return is_declined(request.recognized, self.threshold)
+
+
+def _none(request: GenerationRequest) -> Generation:
+    limitation = _NOTHING_FITS if request.image is None else None
+    return Generation(None, request.recognized, declined=True, limitation=limitation)
 
 
 def _joint(generation: Generation, request: GenerationRequest) -> Generation:

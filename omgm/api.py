@@ -26,11 +26,11 @@ from retriever.malloc import give_back_memory
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Summarizer, TextReranker
 from retriever.results import RankedEntity
-from retriever.types import Options, Query, RetrievalResult
+from retriever.types import NO_IMAGE, Options, Query, RetrievalResult
 
 R = TypeVar("R", bound=Retrieval)
-Pair = tuple[ImageInput, str]
-"""An image and a question about it."""
+Pair = tuple[ImageInput | None, str]
+"""An image and a question about it, or `None` and a question."""
 
 
 class OMGM:
@@ -159,11 +159,11 @@ class OMGM:
         """The index: its entities, their articles and summaries."""
         return self.retriever.index
 
-    def ask(self, image: ImageInput, question: str, **options: Unpack[SearchParams]) -> Answer:
-        """Answers a question about an image.
+    def ask(self, image: ImageInput | None, question: str, **options: Unpack[SearchParams]) -> Answer:
+        """Answers a question about an image, or one that names what it is about.
 
         Args:
-            image: A path, bytes, a PIL image, or an array [H, W] or [H, W, 3 or 4] of uint8.
+            image: A path, bytes, a PIL image, or an array [H, W] or [H, W, 3 or 4] of uint8; `None` without one.
             question: The question.
             **options: `k`, `alpha` and `beta`, see `omgm.search_params.SearchParams`.
 
@@ -174,8 +174,8 @@ class OMGM:
         [retrieval] = self._retrieve([_query(image, question, Options(**options))])
         return _refer(self._loop.submit(self._answer(retrieval)).result(), image)
 
-    async def ask_async(self, image: ImageInput, question: str, **options: Unpack[SearchParams]) -> Answer:
-        """Answers a question about an image without blocking the caller's event loop; see `ask`."""
+    async def ask_async(self, image: ImageInput | None, question: str, **options: Unpack[SearchParams]) -> Answer:
+        """Answers a question without blocking the caller's event loop; see `ask`."""
         query = await asyncio.to_thread(_query, image, question, Options(**options))
         return _refer((await self._answered(query))[1], image)
 
@@ -211,7 +211,7 @@ class OMGM:
         given = Options(**options)
         found: list[Retrieval] = []
         queries: list[Query] = []
-        images: list[ImageInput] = []
+        images: list[ImageInput | None] = []
         for number, pair in enumerate(pairs):
             try:
                 image, question = pair
@@ -282,14 +282,14 @@ def _profile(profile: str | Path | Profile, settings: Mapping[str, Any] | None) 
     return load_profile(str(profile), settings or {})
 
 
-def _refer(result: R, image: ImageInput) -> R:
+def _refer(result: R, image: ImageInput | None) -> R:
     """Returns a result that refers to its image instead of holding pixels, unless the image is a stream."""
     if isinstance(image, str | os.PathLike):
         return replace(result, picture=os.path.abspath(os.path.expanduser(image)))
     return result if hasattr(image, "read") else replace(result, picture=image)
 
 
-def _query(image: ImageInput, question: str, options: Options, name: str = "") -> Query:
+def _query(image: ImageInput | None, question: str, options: Options, name: str = "") -> Query:
     if not isinstance(question, str) or not (question := question.strip()):
         raise ValueError("the question is empty")
-    return Query(load_image(image), question, name, options)
+    return Query(NO_IMAGE if image is None else load_image(image), question, name, options)

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import lru_cache
 from pathlib import Path
 
 from indexes.live.following import FollowingIndex
@@ -15,6 +16,7 @@ from indexes.store.generations import current_files
 from indexes.store.index import Index, OpenOptions, check_candidates
 from indexes.store.manifest import read_manifest
 from omgm import parts
+from omgm.kinds import kind_of
 from omgm.own_recognition import own_recognition
 from omgm.settings import Profile
 from retriever.borders import RULE
@@ -129,6 +131,9 @@ def open_retriever(
         labels.encode = reranker.encode if isinstance(reranker, VectorReranker) else None
     if recognition is not None and recognition.weights.lead_k:
         second.verify, second.is_unsure = searches.get("keypoints"), recognition.is_unsure
+    # found by its name: most questions are about images
+    mixed = lru_cache(lambda: kind_of("omgm.questions", "texts")(retriever, steps[-1], profile.search.k))
+    retriever.mixed = lambda queries: mixed()(queries)
     return retriever
 
 

@@ -29,7 +29,9 @@ class Answer(results.Answer, Retrieval):
 
 
 def _as_html(result: results.Retrieval, answer: str | None, span: tuple[int, int] | None) -> str:
-    parts = [f'<img src="{_data_uri(thumbnail(result.image, _THUMBNAIL_SIDE))}" alt="the question\'s image">']
+    image = result.image
+    source = "" if image is None else _data_uri(thumbnail(image, _THUMBNAIL_SIDE))
+    parts = [f'<img src="{source}" alt="the question\'s image">'] if source else []
     parts.append(f"<p><b>{escape(result.question)}</b></p>")
     if answer is not None:
         parts.append(f"<p>{escape(answer)}</p>")

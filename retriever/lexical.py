@@ -125,7 +125,7 @@ def tokenize(text: str, english: bool = True) -> list[str]:
             et al., "Information retrieval on Turkish texts", 2008).
     """
     found = filter(None, map(_counted, _forms(text)))
-    return list(found if english else map(_cut, found))
+    return list(found if english else map(cut, found))
 
 
 def _forms(text: str) -> list[str]:
@@ -144,7 +144,8 @@ def _counted(word: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def _cut(stem: str) -> str:
+def cut(stem: str) -> str:
+    """Cuts a stem that English prose hardly has to five letters; see `tokenize`."""
     return stem if stem in _rarities() or stem[0].isdigit() else _ARABIC_ARTICLE.sub("", stem)[:PREFIX]
 
 

@@ -56,6 +56,7 @@ class Retriever(Generic[IndexT]):
         models: Any other code that runs the models must do so in `with retriever.models`; no batch is in a step
             meanwhile.
         threads: How many threads a batch may use on a CPU; by default all that are free (`free_threads`).
+        mixed: Retrieves for a batch in which questions have no image; without it, each needs one.
 
     Raises:
         ValueError: There are no steps, or two have the same name.
@@ -81,7 +82,8 @@ class Retriever(Generic[IndexT]):
         self.device = torch.device(device)
         self.models = Turns(2 if self.device.type == "cuda" else 1)
         self.threads: int | None = None
-        self._pin, self._splits = pin, splits
+        self.mixed: Callable[[Sequence[Query]], list[RetrievalResult]] | None = None
+        self.pin, self._splits = pin, splits
         self.steps = steps
         self._entered = self._stages
 
@@ -120,6 +122,8 @@ class Retriever(Generic[IndexT]):
             steps: How many of the steps to run; by default all. With fewer, `recognized` stays `None`.
             free: Called as soon as another batch may begin, if that is before this one ends.
         """
+        if self.mixed is not None and not all(query.image.width for query in queries):
+            return self.mixed(queries)
         shown = [without_border(query) for query in queries] if self.trim_borders else queries
         results = self._retrieve(shown, steps, free)
         if steps is not None or self.recognition is None:
@@ -139,13 +143,13 @@ class Retriever(Generic[IndexT]):
 
     def _proposed(self, query: Query, crops: Sequence[Crop]) -> Sequence[float]:
         assert self.propose is not None
-        with self.models.batch(), self._pin(), nothing_left_behind(self.device):
+        with self.models.batch(), self.pin(), nothing_left_behind(self.device):
             return self.propose(query, crops)
 
     def _retrieve(
         self, queries: Sequence[Query], steps: int | None, free: Callable[[], object] = bool
     ) -> list[RetrievalResult]:
-        with self.models.batch() as move_on, self._pin() as version, nothing_left_behind(self.device):
+        with self.models.batch() as move_on, self.pin() as version, nothing_left_behind(self.device):
             stages = self._stages
             if stages is not self._entered:  # replaced; the batch ahead may be in a step that is now in the first part
                 self.models.settle()

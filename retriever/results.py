@@ -90,11 +90,11 @@ class RankedSection:
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval(RetrievalFields):
-    """The retrieval result for a question about an image.
+    """The retrieval result for a question.
 
     Attributes:
         question: The question.
-        picture: The image as it was given: its path, bytes or pixels. A result of a file holds no pixels.
+        picture: The image as it was given: its path, bytes or pixels, `None` without one. That of a file holds none.
         entity: The best entity with its whole article; `None` if nothing was found.
         evidence: The best section of the best entity; `None` if it has no sections.
         candidates: All candidates, best first.
@@ -103,7 +103,7 @@ class Retrieval(RetrievalFields):
     """
 
     question: str
-    picture: ImageInput = field(repr=False, compare=False)
+    picture: ImageInput | None = field(repr=False, compare=False)
     entity: Entity | None = field(repr=False)
     evidence: Evidence | None
     candidates: tuple[RankedEntity, ...] = field(repr=False)
@@ -118,7 +118,7 @@ class Retrieval(RetrievalFields):
         scored = () if best is None or entity is None else ((entity.sections[s.position], s) for s in best.sections)
         return cls(
             question=query.question,
-            picture=query.image,
+            picture=query.image if query.image.width else None,
             entity=entity,
             evidence=best_evidence(index, result.candidates),
             candidates=tuple(_ranked(index, candidate, rank) for rank, candidate in enumerate(result.candidates, 1)),
@@ -128,13 +128,13 @@ class Retrieval(RetrievalFields):
         )
 
     @property
-    def image(self) -> Image.Image:
-        """The image as the models saw it, RGB; read again if it was given as a file.
+    def image(self) -> Image.Image | None:
+        """The image as the models saw it, RGB; read again if it was given as a file. `None` without one.
 
         Raises:
             ImageError: The file has changed or is gone.
         """
-        return load_image(self.picture)
+        return None if self.picture is None else load_image(self.picture)
 
     def request(self) -> GenerationRequest:
         """Returns the input of a generator, with the next sections if they have scores, at most `OTHERS`."""

@@ -18,7 +18,7 @@ IntArray = NDArray[np.int64]
 
 Crop = tuple[float, float, float, float]
 """A part of an image: left, top, right and bottom edge as shares of its width and height."""
-_RECOGNIZED = "Probability that the image shows `entity`; null if the profile is not calibrated."
+_RECOGNIZED = "Probability that image or question are about `entity`; null if the profile is not calibrated."
 _CROP = """\
 The part of the image in which `entity` was recognized: left, top, right and bottom edge as shares of its width
 and height; null for the whole image."""
@@ -106,9 +106,12 @@ class Options:
     exclude: tuple[int, ...] = ()
 
 
+NO_IMAGE = Image.new("RGB", (0, 0))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """An image (RGB) with a question about it, and the text on the image if it is to be searched by it, too."""
+    """An image (RGB), or `NO_IMAGE`, with a question, and the text on the image if it is to be searched by it, too."""
 
     image: Image.Image
     question: str
@@ -226,7 +229,7 @@ class GenerationRequest(RetrievalFields):
 Ending = Literal["complete", "cut", "refused", "filtered"]
 """How a model's reply ended: as it meant to, at its maximum length, in a refusal, or at the server's content filter."""
 _ANSWER = "Null if the evidence does not answer the question, or the generator failed."
-_DECLINED = "Whether the image was not recognized: the answer is null, or was read on it."
+_DECLINED = "Whether nothing was recognized: the answer is null, or was read on the image."
 _QUOTE = "The lines of `text` that are the answer; empty if none is legible, null if the answer is not from them."
 _ENDING = """\
 How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the model, or `filtered` by

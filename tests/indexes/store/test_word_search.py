@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexes.store import word_search
+from indexes.store import postings, word_search
 from indexes.store.grams import grams
 from indexes.store.word_search import WordSearch, write_words
 
@@ -59,7 +59,7 @@ def test_of_many_postings_those_of_the_rarest_grams_are_read(tmp_path: Path, mon
     found = search(tmp_path, (0, "ab"), (1, "ab"), (2, "ab cd"), (3, "ab"))
     assert found.similar("ab cd", 1) == pytest.approx({2: 1.0})
     often, rare = 1.0, math.log(5 / 2) + 1
-    monkeypatch.setattr(word_search, "_MOST", 3)  # the three grams of "cd" have one each, those of "ab" four
+    monkeypatch.setattr(postings, "MOST", 3)  # the three grams of "cd" have one each, those of "ab" four
     expected = {2: 3 * rare**2 / (3 * rare**2 + 3 * often**2), 0: 0.0}
     assert found.similar("ab cd", 5, [0]) == pytest.approx(expected)
     assert found.similar("ab", 1) != {}  # at least one gram is searched
@@ -93,7 +93,7 @@ def test_what_does_not_fit_into_memory_is_put_aside(tmp_path: Path, monkeypatch:
     words = ["".join(generator.choice(list("abcdefghij"), 5)) for _ in range(300)]
     documents = [(row, " ".join(generator.choice(words, 6))) for row in range(400)]
     whole = search(tmp_path / "whole", *documents)
-    monkeypatch.setattr(word_search, "_HELD", 500)
+    monkeypatch.setattr(postings, "_HELD", 500)
     search(tmp_path / "parts", *documents)
     for name in word_search.FILES:
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()

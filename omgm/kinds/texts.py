@@ -1,0 +1,14 @@
+"""Questions without an image."""
+
+from __future__ import annotations
+
+from indexes.live.section_search import IndexSections
+from indexes.store.index import Index
+from retriever.pipeline import Retriever
+from retriever.section_search import MixedRetrieval
+from retriever.step3_sections import SectionRerank
+
+
+def mixed_retrieval(retriever: Retriever[Index], last: SectionRerank, k: int) -> MixedRetrieval:
+    """Returns what retrieves for a batch in which questions have no image, on the same index and by the same step 3."""
+    return MixedRetrieval(retriever, IndexSections(retriever.index), last, k)

@@ -1,0 +1,125 @@
+"""Step 1 for questions without an image: their words, the names in them and their meaning against all sections."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from retriever.deixis import without_deixis
+from retriever.lexical import is_english
+from retriever.pipeline import IndexT, Retriever
+from retriever.protocols import Finish, TextReranker, VectorReranker
+from retriever.step3_sections import SectionRerank
+from retriever.types import Candidate, FloatArray, Query, RetrievalResult
+
+NAME, MEANING = 0.5, 0.7
+"""Weights of a name and of the cosine, which are added to the score of the words."""
+_BIAS, _SCORE, _LEAD = -6.5, 6.0, 11.0
+"""A logistic regression on the best entity's score and its lead over the next, fitted to 1,558 questions of
+SQuADShifts' New Wikipedia, each asked with its article and without (docs/decisions.md)."""
+_ALONE = 0.3
+"""The lead of an entity without another beside it."""
+
+
+class SectionMatch(NamedTuple):
+    """A section that may answer a question.
+
+    Attributes:
+        row: The row of its entity.
+        position: Its index in `Entity.sections`.
+        words: The BM25 of its words, as a share of what the question could reach; `None` if words are not searched.
+        name: The share of the question's words that are a name of its entity.
+        cosine: The cosine of its nearest window with the question; `None` without vectors.
+    """
+
+    row: int
+    position: int
+    words: float | None
+    name: float
+    cosine: float | None
+
+    @property
+    def score(self) -> float:
+        """How well it fits the question."""
+        return (self.words or 0.0) + NAME * self.name + MEANING * (self.cosine or 0.0)
+
+
+class SectionIndex(Protocol):
+    """Searches the sections of an index (`indexes.live.section_search`)."""
+
+    def search(self, question: str, vector: FloatArray | None, excluded: Collection[int] = ()) -> list[SectionMatch]:
+        """Returns the sections that fit a question best, without those of the entities at the rows `excluded`."""
+
+
+class SectionSearch:
+    """Finds the entities with the sections that fit a question best (a `retriever.protocols.Step`).
+
+    Args:
+        index: What is searched.
+        reranker: Step 3's model, whose vectors are compared if it has any.
+        k: Candidates per query, unless the query's options set another number.
+    """
+
+    name = "step1"
+
+    def __init__(self, index: SectionIndex, reranker: TextReranker, k: int) -> None:
+        self.index, self.reranker, self.k = index, reranker, k
+
+    def start(self, queries: Sequence[Query]) -> Finish:
+        """Encodes the questions; the returned function finds entities by the best of their sections.
+
+        Questions in other languages than English are searched by words alone, as in step 3.
+        """
+        questions = [query.question for query in queries]
+        vectors = self.reranker.encode(questions) if isinstance(self.reranker, VectorReranker) else None
+
+        def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
+            return [
+                self._candidates(query, None if vectors is None or not is_english(query.question) else vectors[number])
+                for number, query in enumerate(queries)
+            ]
+
+        return finish
+
+    def _candidates(self, query: Query, vector: FloatArray | None) -> list[Candidate]:
+        best = dict[int, Candidate]()
+        matches = self.index.search(without_deixis(query.question), vector, query.options.exclude)
+        for match in sorted(matches, key=lambda match: -match.score):
+            best.setdefault(match.row, Candidate(match.row, score=match.score, sim_w=match.name))
+        return list(best.values())[: query.options.k or self.k]
+
+
+def fits(candidates: Sequence[Candidate]) -> float:
+    """Returns the probability that the best entity is what a question is about, 0 without candidates."""
+    if not candidates:
+        return 0.0
+    best = candidates[0].score
+    lead = best - candidates[1].score if len(candidates) > 1 else _ALONE
+    return 1 / (1 + math.exp(-(_BIAS + _SCORE * best + _LEAD * lead)))
+
+
+class MixedRetrieval:
+    """Retrieves for questions about images, and for those without one by a search of sections in place of step 1.
+
+    Args:
+        retriever: Retrieves for those about images.
+        index: What is searched for the others.
+        last: Step 3.
+        k: As in `SectionSearch`.
+    """
+
+    def __init__(self, retriever: Retriever[IndexT], index: SectionIndex, last: SectionRerank, k: int) -> None:
+        self._retriever, steps = retriever, [SectionSearch(index, last.reranker, k), last]
+        self._texts = Retriever(steps, retriever.index, pin=retriever.pin, device=retriever.device)
+        self._texts.models = retriever.models
+
+    def __call__(self, queries: Sequence[Query]) -> list[RetrievalResult]:
+        """Returns one result per query, in order."""
+        about = iter(self._retriever.retrieve([query for query in queries if query.image.width]))
+        texts = iter(self._texts.retrieve([query for query in queries if not query.image.width]))
+        return [
+            next(about) if query.image.width else replace(result := next(texts), recognized=fits(result.candidates))
+            for query in queries
+        ]
