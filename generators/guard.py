@@ -12,7 +12,7 @@ from retriever.asking import Generator
 from retriever.recognition import is_declined
 from retriever.types import Generation, GenerationRequest
 
-_NOTHING_FITS = "nothing in the index fits the question"
+_NOTHING_FITS = "nothing in the index fits the question; name what it is about, or send an image of it"
 
 
 class GuardedGenerator:

@@ -59,7 +59,8 @@ def _or(default: object) -> BeforeValidator:
 # A model can write a path or a URL, but not the bytes of what it sees: they come last.
 _IMAGE = "The image: over stdio its path or file URI, its URL on a host that the server allows, a data URI or base64"
 ImageText = Annotated[str, Field(description=_IMAGE), BeforeValidator(image_text)]
-Question = Annotated[str, Field(description="The question about the image")]
+AnyImage = Annotated[str, Field(description=f"{_IMAGE}. Leave it out to ask about a name"), BeforeValidator(image_text)]
+Question = Annotated[str, Field(description="The question about the image, or one that names what it is about")]
 WhatIsThis = Annotated[Question, _or("What is this?")]
 Mode = Annotated[
     str,
@@ -110,7 +111,11 @@ class Tools:
         """The modes that `answer` takes."""
 
     async def answer(
-        self, image: ImageText, question: Question, mode: Mode = "retrieve", context: Context[Any, Any] | None = None
+        self,
+        question: Question,
+        image: AnyImage = "",
+        mode: Mode = "retrieve",
+        context: Context[Any, Any] | None = None,
     ) -> AnswerResult:
         """Answers a question about an image from the encyclopedia, with the section that holds the answer."""
         async with _progress(context):
@@ -118,13 +123,15 @@ class Tools:
 
     async def _answer(self, image: str, question: str, mode: str) -> AnswerResult:
         with _tool_errors():
-            loaded, checked = await self._read(image), self._checked(question)
+            loaded, checked = await self._read(image) if image else None, self._checked(question)
             if mode not in self.modes:
                 known = f"mode must be one of {', '.join(self.modes)}; got {mode[:40]!r}"
                 raise ToolError(known if self._agent is not None and self._agent.modes else f"{known}; {NO_MODEL}")
             if mode == "retrieve":
                 return answer_result(await self._omgm.ask_async(loaded, checked))
             assert self._agent is not None
+            if loaded is None:
+                raise ToolError("image is missing: an agent looks at one; leave mode out to ask without")
             if self._runs >= self._most_runs:
                 raise ToolError(f"{self._runs} agents are already running, the maximum; try again later")
             self._runs += 1
@@ -173,11 +180,11 @@ class Tools:
             return entities_result(found, limit)
 
     async def search_sections(
-        self, image: ImageText, question: Question, limit: Annotated[Limit, _or(3)] = 3
+        self, question: Question, image: AnyImage = "", limit: Annotated[Limit, _or(3)] = 3
     ) -> SectionsResult:
-        """Finds the article about what an image shows, and its sections that fit the question best, with their text."""
+        """Finds the article about what an image shows, or a question names, and its sections that fit the question."""
         with _tool_errors():
-            pair = (await self._read(image), self._checked(question))
+            pair = (await self._read(image) if image else None, self._checked(question))
             [found] = await self._omgm.retrieve_async([pair])
             return sections_result(found, limit)
 
@@ -230,7 +237,7 @@ def build_server(
     server = _Server(
         "omgm",
         version=__version__,
-        instructions=f"Answers questions about images from an encyclopedia ({index.name}: {holds}).",
+        instructions=f"Answers questions, with or without an image, from an encyclopedia ({index.name}: {holds}).",
         log_level="WARNING",
     )
     tools = Tools(omgm, settings, paths=paths, agent=agent, limits=limits)

@@ -85,21 +85,20 @@ class ServiceError(Exception):
         self.code, self.request_id = code, request_id
 
 
-def form(image: ImageInput, question: str, options: RetrieveParams, stream: bool = False) -> dict[str, Any]:
+def form(image: ImageInput | None, question: str, options: RetrieveParams, stream: bool = False) -> dict[str, Any]:
     """Returns a request's form as arguments of httpx. Images in memory are encoded as PNG, files are sent unchanged.
 
     Raises:
         OSError: The file cannot be read.
         ValueError: An array is not an image.
     """
+    fields: dict[str, str | bytes] = {"question": question, "options": json.dumps({**options, "stream": stream})}
+    files: dict[str, tuple[str | None, str | bytes]] = {name: (None, value) for name, value in fields.items()}
     if isinstance(image, str) and image.startswith(("http://", "https://", "data:")):
-        part: tuple[str | None, str | bytes] = (None, image)  # the service decodes or fetches it
-    else:
-        part = ("image", _bytes(image))
-    return {
-        "files": {"image": part},
-        "data": {"question": question, "options": json.dumps({**options, "stream": stream})},
-    }
+        files["image"] = (None, image)  # the service decodes or fetches it
+    elif image is not None:
+        files["image"] = ("image", _bytes(image))
+    return {"files": files}
 
 
 def article_form(article: Mapping[str, Any], image: ImageInput | None) -> dict[str, Any]:

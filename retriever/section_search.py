@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from retriever.deixis import without_deixis
-from retriever.lexical import is_english
+from retriever.lexical import is_english, tokenize
 from retriever.pipeline import IndexT, Retriever
-from retriever.protocols import Finish, TextReranker, VectorReranker
+from retriever.protocols import Finish, Step, TextReranker, VectorReranker
 from retriever.step3_sections import SectionRerank
 from retriever.types import Candidate, FloatArray, Query, RetrievalResult
 
@@ -53,6 +54,20 @@ class SectionIndex(Protocol):
         """Returns the sections that fit a question best, without those of the entities at the rows `excluded`."""
 
 
+_PRONOUN = re.compile(r"\b(?:it|its|they|their|them|he|his|him|she|her)\b", re.IGNORECASE)
+
+
+def points(question: str) -> bool:
+    """Returns whether a question only points at what it is about, which an image would show.
+
+    Example:
+        >>> [points(text) for text in ("When was this built?", "How old is it?", "What is it called when ice melts?")]
+        [True, True, False]
+    """
+    named = without_deixis(question)
+    return named != question or (_PRONOUN.search(named) is not None and len(tokenize(named)) <= 2)
+
+
 class SectionSearch:
     """Finds the entities with the sections that fit a question best (a `retriever.protocols.Step`).
 
@@ -91,9 +106,12 @@ class SectionSearch:
         return list(best.values())[: query.options.k or self.k]
 
 
-def fits(candidates: Sequence[Candidate]) -> float:
-    """Returns the probability that the best entity is what a question is about, 0 without candidates."""
-    if not candidates:
+def fits(question: str, candidates: Sequence[Candidate]) -> float:
+    """Returns the probability that the best entity is what a question is about, 0 without candidates.
+
+    One that only points at something is about nothing that is known, unless it has a name, too.
+    """
+    if not candidates or (points(question) and not candidates[0].sim_w):
         return 0.0
     best = candidates[0].score
     lead = best - candidates[1].score if len(candidates) > 1 else _ALONE
@@ -111,7 +129,8 @@ class MixedRetrieval:
     """
 
     def __init__(self, retriever: Retriever[IndexT], index: SectionIndex, last: SectionRerank, k: int) -> None:
-        self._retriever, steps = retriever, [SectionSearch(index, last.reranker, k), last]
+        self._retriever = retriever
+        steps: list[Step] = [SectionSearch(index, last.reranker, k), last]
         self._texts = Retriever(steps, retriever.index, pin=retriever.pin, device=retriever.device)
         self._texts.models = retriever.models
 
@@ -119,7 +138,8 @@ class MixedRetrieval:
         """Returns one result per query, in order."""
         about = iter(self._retriever.retrieve([query for query in queries if query.image.width]))
         texts = iter(self._texts.retrieve([query for query in queries if not query.image.width]))
-        return [
-            next(about) if query.image.width else replace(result := next(texts), recognized=fits(result.candidates))
-            for query in queries
-        ]
+        return [next(about) if query.image.width else _judged(query, next(texts)) for query in queries]
+
+
+def _judged(query: Query, result: RetrievalResult) -> RetrievalResult:
+    return replace(result, recognized=fits(query.question, result.candidates))

@@ -57,7 +57,7 @@ _FIELDS = RequestFields.model_json_schema()
 _FIELDS["properties"]["budget"]["anyOf"][0] = _FIELDS.pop("$defs")["AgentBudget"]  # OpenAPI has no `$defs` to refer to
 _MULTIPART = {
     "type": "object",
-    "required": ["image", "question"],
+    "required": ["question"],
     "properties": {
         "image": {"type": "string", "format": "binary", "description": "The image file."},
         "question": _FIELDS["properties"]["question"],
@@ -162,7 +162,7 @@ async def _running(service: Service, runs: ModeRuns) -> AsyncIterator[None]:
 def _add_question_routes(app: FastAPI, service: Service, runs: ModeRuns) -> None:
     @app.post("/answer", response_model=AnswerOut, responses=_ANSWER_RESPONSES, openapi_extra=_BODY)
     async def answer(request: Request) -> AnswerOut | Response:
-        """Answers a question about an image, with evidence, candidates, scores and timings.
+        """Answers a question, with or without an image, with evidence, candidates, scores and timings.
 
         With `stream` the response is a stream of server-sent events: `retrieval` (the fields of `/retrieve`), `answer`
         (pieces of text), then `done` (the other fields), or `error`. With a `mode` the first events are the steps of

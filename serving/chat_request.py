@@ -84,6 +84,8 @@ def _checked(
     question, image = _question_and_image(messages, name)
     if not question.strip():
         raise ApiError(422, "empty_question", "the last user message has no text; its text is the question", param=name)
+    if image is None:  # maybe a task of a front end itself, such as a title for the conversation, which is long
+        question = question[: settings.max_question_chars]
     return checked_request(image, question, fields.omgm, fields.stream, settings)
 
 

@@ -16,13 +16,14 @@ from serving.settings import ServingSettings
 
 _RANGES = {"greater_than", "greater_than_equal", "less_than_equal", "finite_number", "literal_error"}
 Model = TypeVar("Model", bound=BaseModel)
+NO_QUESTION = "question is missing: send one, about an image or without an image"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
     """A request whose fields have been checked; `image` is bytes, or still base64, a data URI or a URL.
 
-    `None` is a conversation without an image, as front ends send to check a model.
+    `None` is a question without an image.
     """
 
     image: bytes | str | None
@@ -50,7 +51,7 @@ def checked_request(
     question = question.strip()
     if not question:
         raise ApiError(422, "empty_question", "the question is empty", param="question")
-    if image is not None and len(question) > settings.max_question_chars:  # else nobody reads it
+    if len(question) > settings.max_question_chars:
         most = f"{settings.max_question_chars} are accepted (serving.max_question_chars)"
         message = f"the question has {len(question)} characters; at most {most}"
         raise ApiError(422, "question_too_long", message, param="question")
@@ -101,7 +102,8 @@ def check(model: type[Model], data: Any, name: str = "the body") -> Model:
         first = error.errors(include_url=False)[0]
     param = str(first["loc"][0])
     if first["type"] == "missing":
-        raise ApiError(422, f"missing_{param}", f"{param} is missing", param=param)
+        message = NO_QUESTION if param == "question" else f"{param} is missing"
+        raise ApiError(422, f"missing_{param}", message, param=param)
     if first["type"] == "extra_forbidden":
         raise ApiError(
             422, "unknown_option", f"unknown field {_shown(str(first['loc'][-1]))!r} in {param}", param=param
@@ -124,6 +126,6 @@ def _shown(name: str) -> str:
     return shown if len(shown) <= 40 else shown[:40] + "…"
 
 
-def no_image() -> ApiError:
-    """Returns the error for a request without an image."""
-    return ApiError(422, "missing_image", "image is missing", param="image")
+def no_image(why: str = ", or leave it out") -> ApiError:
+    """Returns the error for a request whose image is empty, or missing where one is needed."""
+    return ApiError(422, "missing_image", f"image is missing: send the bytes of an image file{why}", param="image")

@@ -16,15 +16,20 @@ export const currentImage = () => image;
 /** Calls `listener` whenever there is another photo, with "", or with what is wrong with what was dropped. */
 export const onImage = (listener) => (changed = listener);
 
+/** Takes another photo, or none. */
 export function setImage(blob) {
   image = blob;
+  if (!blob) preview.removeAttribute("src");
+  preview.hidden = byId("change").hidden = byId("remove").hidden = !blob;
+  byId("drop-text").hidden = Boolean(blob);
+  drop.classList.toggle("filled", Boolean(blob));
+  changed("");
+  if (!blob) return;
   preview.src = URL.createObjectURL(blob); // kept: the questions about it show it, too
   preview.alt = `Your photo${blob.name ? `: ${blob.name}` : ""}`;
-  preview.hidden = byId("change").hidden = false;
-  byId("drop-text").hidden = true;
-  drop.classList.add("filled");
-  changed("");
 }
+
+byId("remove").addEventListener("click", () => setImage(null));
 
 /** Returns the address of the photo in this page; empty if it cannot be shown. */
 export const imageAddress = () => (preview.hidden ? "" : preview.src);
@@ -77,6 +82,7 @@ function canvasOf(source, width, height) {
 }
 
 preview.addEventListener("error", () => {
+  if (!image) return;
   preview.hidden = true; // such as HEIC outside of Safari; if it is no image, the service will say so
   byId("drop-text").hidden = false;
   byId("drop-text").querySelector("strong").textContent = image?.name || "Your photo";

@@ -1,4 +1,4 @@
-// The page: takes a question about the photo, asks the service, shows the answers below each other, the newest first.
+// The page: takes a question, about the photo if there is one, asks the service, shows the answers below each other, the newest first.
 
 import { showEntity, showEvidence, showReply, showWhy } from "./page-answer.js";
 import { keepQuestion, keepTurn, keptTurns } from "./page-history.js";
@@ -16,7 +16,7 @@ const MODES = {
 };
 
 const byId = (id) => document.getElementById(id);
-const [form, file, question, key, mode, history] = ["form", "file", "question", "key", "mode", "history"].map(byId);
+const [form, question, key, mode, history] = ["form", "question", "key", "mode", "history"].map(byId);
 const coarse = matchMedia("(pointer: coarse)").matches; // a finger, so the keyboard is on the screen
 let turns = 0;
 let lastAsked = "";
@@ -47,10 +47,6 @@ function showError(message) {
 
 async function submit() {
   const asked = question.value.trim();
-  if (!currentImage()) {
-    file.focus();
-    return showError("Choose a photo first.");
-  }
   if (!asked) {
     question.focus();
     return showError("Type a question first.");
@@ -84,7 +80,7 @@ async function submit() {
 
 async function answer(turn, asked, options) {
   const body = new FormData();
-  body.append("image", new Blob([await bytesToSend(turn.image)]), turn.image.name ?? "image");
+  if (turn.image) body.append("image", new Blob([await bytesToSend(turn.image)]), turn.image.name ?? "image");
   body.append("question", asked);
   body.append("options", JSON.stringify(options));
   const response = await request("answer", { method: "POST", body, signal: turn.abort.signal });
@@ -100,7 +96,8 @@ async function answer(turn, asked, options) {
     show(name, values);
   }
   if (!turn.ended) return fail(turn, "The service ended before its answer did.");
-  keepTurn({ asked, options, name: turn.image.name, photo: await thumbnail(turn.image), events: kept });
+  const photo = turn.image ? await thumbnail(turn.image) : "";
+  keepTurn({ asked, options, image: Boolean(turn.image), name: turn.image?.name, photo, events: kept });
 }
 
 /** Returns a function that shows the events of an answer. */
@@ -132,8 +129,8 @@ function shower(turn, options) {
 
 /** Shows the answers from before a reload. */
 function restore() {
-  for (const { asked, options, name, photo, events: shown } of keptTurns().reverse()) {
-    const turn = newTurn(asked, { name }, options, photo);
+  for (const { asked, options, image = true, name, photo, events: shown } of keptTurns().reverse()) {
+    const turn = newTurn(asked, image ? { name } : null, options, photo);
     history.prepend(turn.element);
     const show = shower(turn, options);
     for (const [event, values] of shown) show(event, values);
@@ -203,11 +200,11 @@ function newTurn(asked, image, options, address) {
 /** Returns the request as a command for a shell. */
 function curlOf(asked, image, options) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-  const name = (image.name ?? "photo.jpg").replace(/["\\]/g, "\\$&");
+  const name = (image?.name ?? "photo.jpg").replace(/["\\]/g, "\\$&");
   const command = [
     `curl -N ${new URL("answer", location.href)}`,
     ...(hasKey() ? ['-H "Authorization: Bearer $OMGM_KEY"'] : []),
-    `-F ${quoted(`image=@"${name}"`)}`,
+    ...(image ? [`-F ${quoted(`image=@"${name}"`)}`] : []),
     `--form-string ${quoted(`question=${asked}`)}`,
     `--form-string ${quoted(`options=${JSON.stringify(options)}`)}`,
   ].join(" \\\n  ");

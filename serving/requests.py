@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from serving.body import body_limit, content_type_of, parse_json, read_body, read_json
 from serving.errors import ApiError
-from serving.fields import CheckedRequest, check, checked_request, no_image, unknown_field
+from serving.fields import NO_QUESTION, CheckedRequest, check, checked_request, no_image, unknown_field
 from serving.images import parse_base64, parse_data_uri, too_many_bytes
 from serving.schemas import RequestFields, RequestOptions
 from serving.settings import ServingSettings
@@ -56,7 +56,7 @@ async def image_bytes(image: bytes | str, settings: ServingSettings) -> bytes:
 
 async def _read_json(request: Request, settings: ServingSettings) -> CheckedRequest:
     fields = check(RequestFields, await read_json(request, settings, too_many_bytes(settings)))
-    if not fields.image:
+    if fields.image == "":
         raise no_image()
     return checked_request(fields.image, fields.question, fields, fields.stream, settings)
 
@@ -95,7 +95,7 @@ async def _read_multipart(request: Request, settings: ServingSettings) -> Checke
     async with open_form(request, settings, _FORM_FIELDS) as data:
         question, text = data.get("question"), data.get("options", "{}")
         if question is None:
-            raise ApiError(422, "missing_question", "question is missing", param="question")
+            raise ApiError(422, "missing_question", NO_QUESTION, param="question")
         for name, value in (("question", question), ("options", text)):
             if not isinstance(value, str):
                 raise ApiError(422, "wrong_type", f"{name} must be a text field, not a file", param=name)
@@ -104,10 +104,10 @@ async def _read_multipart(request: Request, settings: ServingSettings) -> Checke
         return checked_request(image, str(question), options, options.stream, settings)
 
 
-async def _form_image(part: UploadFile | str | None, settings: ServingSettings) -> bytes | str:
-    if not part:
+async def _form_image(part: UploadFile | str | None, settings: ServingSettings) -> bytes | str | None:
+    if part == "":
         raise no_image()
-    if isinstance(part, str):
+    if part is None or isinstance(part, str):
         return part
     if (part.size or 0) > settings.max_image_bytes:
         raise too_many_bytes(settings)

@@ -71,11 +71,11 @@ class RequestOptions(AnswerOptions):
 class RequestFields(RequestOptions):
     """The JSON form of a request."""
 
-    image: str
+    image: str | None = None
     """The image as base64, with or without the `data:image/jpeg;base64,` of a data URI, or its URL on an allowed
-    host."""
+    host. Without one, all sections are searched for the question."""
     question: str = Field(examples=["What is the capital of this country?"])
-    """The question about the image."""
+    """The question about the image, or one that names what it is about."""
 
 
 class EntityOut(View):
@@ -121,7 +121,7 @@ class CandidateOut(View):
     title: str
     url: str
     sim_c: float | None
-    """Similarity of the image to the entity's summary (step 1)."""
+    """Similarity of the image to the entity's summary (step 1), null without an image."""
     sim_m: float | None
     """The largest `sim_m` of the entity's sections (step 2)."""
     fused: float

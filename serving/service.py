@@ -18,11 +18,11 @@ from generators.stop import stopped, until_stop
 from retriever.asking import Generator, QueryRetriever
 from retriever.image_cache import ImageCache, set_content
 from retriever.results import Answer, Retrieval
-from retriever.types import Evidence, Generation, GenerationRequest, Query, RetrievalResult
+from retriever.types import NO_IMAGE, Evidence, Generation, GenerationRequest, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
-from serving.fields import CheckedRequest
+from serving.fields import CheckedRequest, no_image
 from serving.images import decode_image
 from serving.index_view import IndexView
 from serving.lanes import ParallelRetriever, PipelinedRetriever
@@ -33,10 +33,6 @@ from serving.settings import ServingSettings
 from serving.tracing import Traces
 
 logger = logging.getLogger(__name__)
-
-_BLANK = Image.new("RGB", (1, 1))
-_NO_IMAGE = Generation(None, limitation="an image is needed; send the one that the question is about")
-"""What a conversation without an image is told. Front ends send one to check a model before they offer it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +72,13 @@ class Service:
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     async def retrieve(self, checked: CheckedRequest, request_id: str) -> PendingAnswer:
-        """Decodes the image and runs the retrieval; without an image, nothing is retrieved.
+        """Decodes the image, if there is one, and runs the retrieval.
 
         Raises:
             ApiError: The image is invalid, the deadline passes in the queue, or the worker is dead.
         """
         started, deadline = time.perf_counter(), time.monotonic() + self.settings.timeout_s
-        if checked.image is None:
-            query = Query(_BLANK, checked.question, request_id, checked.options)
-            return self._pending(checked, query, RetrievalResult(request_id, [], {}), {}, started)
-        image, _ = await self.decode(checked)
+        image = NO_IMAGE if checked.image is None else (await self.decode(checked))[0]
         decoded = time.perf_counter()
         query = Query(image, checked.question, request_id, checked.options)
         result = await self.batcher.submit(query, deadline)
@@ -112,17 +105,16 @@ class Service:
         request = found.request()
         others = request.others[: self.settings.evidence_sections - 1]  # which are in the response
         request = replace(request, stop=checked.stop, max_tokens=checked.max_tokens, others=others)
-        if checked.image is None:
-            request = replace(request, image=None)
         return PendingAnswer(request, found, response, started, checked.thoughts)
 
     async def decode(self, checked: CheckedRequest) -> tuple[Image.Image, float]:
         """Decodes the image of a request; returns it and the seconds that took.
 
         Raises:
-            ApiError: The image is invalid.
+            ApiError: The image is invalid or missing.
         """
-        assert checked.image is not None
+        if checked.image is None:
+            raise no_image("; an agent looks at one")
         data = await image_bytes(checked.image, self.settings)
         image, seconds = await anyio.to_thread.run_sync(self._decode, data, limiter=self._decoders)
         self.admission.decoded(seconds)
@@ -182,8 +174,6 @@ class Service:
             ApiError: The generator failed or timed out, and `on_error` is "fail".
         """
         started = time.perf_counter()
-        if pending.request.image is None:
-            return self._answered(pending, _NO_IMAGE, started)
         try:
             with self.admission.answering():
                 generation = await self._generate(pending.request, self.time_left(pending))
@@ -203,9 +193,6 @@ class Service:
         is "fail": it is too late to change the status.
         """
         started, generation, failure = time.perf_counter(), Generation(None), None
-        if pending.request.image is None:
-            yield self._answered(pending, _NO_IMAGE, started)
-            return
         pieces = until_stop(self.generator.stream(pending.request), pending.request.stop)
         try:
             with self.admission.answering() as pause:

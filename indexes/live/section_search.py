@@ -89,7 +89,7 @@ class _Part:
         self, question: QuestionWords, vector: FloatArray | None, left_out: Collection[int]
     ) -> list[SectionMatch]:
         """Returns the best sections by words and by meaning, without those of the entities at some rows."""
-        by_words, cosines = dict[Place, tuple[float, float]](), dict[Place, float]()
+        by_words, cosines = dict[Place, tuple[float | None, float]](), dict[Place, float]()
         scores = None if self.words is None else question.scores(self.words)
         if scores is not None:
             by_words = self._best(scores, left_out)
@@ -98,14 +98,13 @@ class _Part:
             cosines |= self.vectors.cosines(vector, [place for place in by_words if place not in cosines])
         if scores is not None:
             by_words |= {place: self._at(scores, self._number(place)) for place in cosines if place not in by_words}
-        return [
-            SectionMatch(*place, *by_words.get(place, (None, 0.0)), cosines.get(place))
-            for place in dict.fromkeys([*by_words, *cosines])
-        ]
+        none: tuple[float | None, float] = (None, 0.0)
+        places = dict.fromkeys([*by_words, *cosines])
+        return [SectionMatch(*place, *by_words.get(place, none), cosines.get(place)) for place in places]
 
     def _best(
         self, scores: tuple[FloatArray, FloatArray], left_out: Collection[int]
-    ) -> dict[Place, tuple[float, float]]:
+    ) -> dict[Place, tuple[float | None, float]]:
         every = scores[0] + scores[1]
         for row in left_out:
             every[slice(*np.searchsorted(self._rows, [row, row + 1]))] = 0
@@ -118,7 +117,7 @@ class _Part:
     def _number(self, place: Place) -> int:
         return int(np.searchsorted(self._rows, place[0])) + place[1]
 
-    def _at(self, scores: tuple[FloatArray, FloatArray], number: int) -> tuple[float, float]:
+    def _at(self, scores: tuple[FloatArray, FloatArray], number: int) -> tuple[float | None, float]:
         return float(scores[0][number]), float(scores[1][number])
 
 

@@ -130,7 +130,7 @@ def _summed(
     values = postings["count"].astype(float)
     if layout.weighted:
         values = (np.repeat(weights, frequencies) * postings["count"]).astype(float) ** 2
-    return np.bincount(postings["document"], weights=values, minlength=documents)
+    return np.bincount(postings["document"], weights=values, minlength=documents).astype(np.float64)
 
 
 def _blocks(documents: Iterable[Document], rows: array[int]) -> Iterator[list[tuple[int, str]]]:

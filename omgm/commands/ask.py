@@ -1,4 +1,4 @@
-"""Answer a question about an image, by retrieval or with a search agent."""
+"""Answer a question about an image, or about what it names, by retrieval or with a search agent."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     add_index(parser)
-    parser.add_argument("image", metavar="IMAGE", help="the image: a file or an http(s) URL")
-    parser.add_argument("question", metavar="QUESTION", help="the question about it")
+    parser.add_argument("image", metavar="IMAGE", nargs="?", help="the image, if any: a file or an http(s) URL")
+    parser.add_argument("question", metavar="QUESTION", help="the question")
     parser.add_argument("--thoughts", action="store_true", help="show what a reasoning model thought, too")
     *modes, last = mode_names()
     agent = add_agent(parser, f"{', '.join(modes)} or {last}", "replay searches, pages and replies recorded here")
@@ -42,11 +42,12 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     if not args.question.strip():
         raise ValueError("QUESTION is empty")
-    image = (
-        _download(args.image) if args.image.startswith(("http://", "https://")) else existing(Path(args.image), "IMAGE")
-    )
-
+    image = _image(args.image)
+    if image is None and Path(args.question).is_file():
+        raise ValueError(f"QUESTION is missing after the IMAGE {args.question}")
     if args.mode is not None:
+        if image is None:
+            raise ValueError("IMAGE is missing: an agent looks at one; remove --mode to ask without")
         if args.thoughts:
             raise ValueError("--thoughts does not apply to agents, which print their thoughts by round; remove it")
         _ask_mode(args, profile, image)
@@ -165,6 +166,12 @@ def _corners(text: str) -> list[float]:
     except ValueError as error:
         raise ValueError(f"--region must be X1,Y1,X2,Y2 in pixels, got {text!r}") from error
     return [left, top, right, bottom]
+
+
+def _image(source: str | None) -> Path | bytes | None:
+    if source is None:
+        return None
+    return _download(source) if source.startswith(("http://", "https://")) else existing(Path(source), "IMAGE")
 
 
 def _download(url: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -69,16 +70,41 @@ def test_image_faults(client: httpx.Client) -> None:
     assert fault(ask_json(client, image="data:image/png;base64,@@@")) == (400, "malformed_data_uri", "image")
 
 
-def test_no_image(client: httpx.Client) -> None:
-    assert fault(client.post("/answer", files={"question": (None, WHEN)})) == (422, "missing_image", "image")
+def test_an_empty_image(client: httpx.Client) -> None:
     assert fault(client.post("/answer", files={"image": ("a.png", b"")}, data={"question": WHEN})) == (
         422,
         "missing_image",
         "image",
     )
-    assert fault(client.post("/answer", json={"question": WHEN})) == (422, "missing_image", "image")
     assert fault(ask_json(client, image="")) == (422, "missing_image", "image")
     assert fault(ask_json(client, image=data_uri(b""))) == (422, "missing_image", "image")
+    assert fault(client.post("/answer", json={"question": WHEN, "mode": "auto"}))[1] == "mode_not_available"
+
+
+def test_neither_image_nor_question(client: httpx.Client) -> None:
+    for response in (
+        client.post("/answer", json={"image": None}),
+        client.post("/retrieve", files={"options": (None, "{}")}),
+    ):
+        assert fault(response) == (422, "missing_question", "question")
+        message = "question is missing: send one, about an image or without an image"
+        assert response.json()["error"]["message"] == message
+
+
+def test_a_question_without_an_image(client: httpx.Client) -> None:
+    """As JSON, null or left out, as a form, and as a stream."""
+    question = "When was the treaty of Redland?"
+    answers = [
+        client.post("/answer", json={"question": question}),
+        client.post("/answer", json={"question": question, "image": None}),
+        client.post("/answer", files={"question": (None, question)}),
+    ]
+    assert {(answer.json()["answer"], answer.json()["entity"]["title"]) for answer in answers} == {("1848", "Redland")}
+    assert list(answers[0].json()["timings_ms"]) == ["decode", "queue", "step1", "step3", "generate", "total"]
+    assert client.post("/retrieve", json={"question": question}).json()["evidence"][0]["section"] == "History"
+    streamed = client.post("/answer", json={"question": question, "stream": True}).text
+    assert "".join(re.findall(r'"text": ?"(\d)"', streamed)) == "1848"
+    assert fault(client.post("/answer", json={"question": "x" * 600})) == (422, "question_too_long", "question")
 
 
 def test_an_upload_without_length_is_stopped_at_the_limit(client: httpx.Client) -> None:
@@ -249,7 +275,7 @@ def test_malformed_bodies(client: httpx.Client) -> None:
     assert post(b"[" * 100_000, "application/json") == (400, "malformed_json", None)
     assert post(b'{"question": "a", "question": "b"}', "application/json") == (400, "malformed_json", None)
     assert post(b"[]", "application/json") == (422, "wrong_type", None)
-    assert post(b"{}", "application/json; charset=utf-8") == (422, "missing_image", "image")
+    assert post(b"{}", "application/json; charset=utf-8") == (422, "missing_question", "question")
     assert post(b"hello", "multipart/form-data") == (400, "malformed_multipart", None)
     assert post(b"hello", "multipart/form-data; boundary=b") == (400, "malformed_multipart", None)
     cut = b'--b\r\nContent-Disposition: form-data; name="question"\r\n\r\nWhen'

@@ -306,11 +306,11 @@ def test_messages_at_fault(client: OpenAI) -> None:
             assert (raised.value.code, raised.value.param) == (code, param)
 
 
-def test_a_front_end_that_checks_the_model_is_told_that_an_image_is_needed(client: OpenAI) -> None:
+def test_a_front_end_that_checks_the_model_is_told_that_nothing_is_found(client: OpenAI) -> None:
     ping: Messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "ping"}]
     completion = ask(client, *ping, max_tokens=1)
     [choice] = completion.choices
-    assert choice.message.content == "No answer: an image is needed; send the one that the question is about."
+    assert choice.message.content == "No answer: the generator found none in the evidence."
     assert (choice.finish_reason, completion.usage.total_tokens) == ("stop", 0)
     chunks = list(ask(client, *ping, max_tokens=1, stream=True, stream_options={"include_usage": True}))
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
@@ -321,6 +321,16 @@ def test_a_front_end_that_checks_the_model_is_told_that_an_image_is_needed(clien
     assert task.choices[0].message.content == choice.message.content
     told = completion.model_extra["omgm"]
     assert (told["answer"], told["abstained"], told["entity"], told["candidates"]) == (None, True, None, [])
+
+
+def test_a_question_without_an_image(client: OpenAI) -> None:
+    asked = {"role": "user", "content": "When was the treaty of Redland?"}
+    completion = ask(client, asked)
+    assert completion.choices[0].message.content == "1848"
+    told = completion.model_extra["omgm"]
+    assert [(c["title"], c["sim_c"], c["sim_m"]) for c in told["candidates"]] == [("Redland", None, None)]
+    streamed = "".join(chunk.choices[0].delta.content or "" for chunk in ask(client, asked, stream=True))
+    assert streamed == "1848"
 
 
 def test_bodies_at_fault(world: World) -> None:
