@@ -18,6 +18,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
+from generators.pointing import pointing
 from generators.reader.reader import ExtractiveReader
 from retriever.types import Evidence, Generation, GenerationRequest, OtherSection
 
@@ -82,7 +83,7 @@ class ReaderProcess:
                     self._replies = asyncio.create_task(self._receive(self._process))
         assert self._process is not None and self._process.stdin is not None
         asked = {
-            "question": request.question,
+            "question": pointing(request).question,
             "evidence": request.evidence and asdict(request.evidence),
             "others": [asdict(other) for other in request.others],
         }

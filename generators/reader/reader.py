@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from generators.pointing import pointing
 from generators.reader.closed import in_own_words, is_closed, verdict
 from generators.reader.comparisons import Comparison, comparison_of, is_true
 from generators.reader.model import WEIGHTS_FILE, SpanModel, Window, windows
@@ -129,11 +130,11 @@ class ExtractiveReader:
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns one answer per request."""
-        return self.read_all(requests)
+        return self.read_all(list(map(pointing, requests)))
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
         """Yields the answer in one piece unless it abstains, then the whole `Generation`."""
-        [generation] = self.read_all([request])
+        [generation] = self.read_all([pointing(request)])
         if generation.answer is not None:
             yield generation.answer
         yield generation

@@ -81,7 +81,8 @@ class QuestionWords:
     """The words of a question and the names in it, to score sections by.
 
     Of names that entities have, the longest count, without those that are within others: "Eiffel" within "Eiffel
-    Tower" is nobody else's.
+    Tower" is nobody else's. Of a question in another language than English, words in small letters that no section has
+    count for nothing: the sections may be English, and they are its "how many".
 
     Args:
         question: The question, without the words that only point at an image.
@@ -89,8 +90,10 @@ class QuestionWords:
     """
 
     def __init__(self, question: str, lists: Iterable[InvertedLists]) -> None:
-        own = tokenize(question, is_english(question))
-        self._own = np.array([_hashed(stem) for stem in dict.fromkeys(own)], np.uint64)
+        english = is_english(question)
+        own = tokenize(question, english)
+        common = [] if english else tokenize(" ".join(filter(str.islower, question.split())), english)
+        self._own, self._common = _terms(own), _terms(common)
         weights = {_hashed(stem): _IMPLIED * math.pow(rarity(stem), RARITY) for stem in implied(question)}
         weights |= {_hashed(stem): math.pow(rarity(stem), RARITY) for stem in own}
         self.names = _names_in(words(question), list(lists))
@@ -104,8 +107,10 @@ class QuestionWords:
         """
         count, learned = len(lists.documents), lists.learned.documents
         shares = np.zeros(count, np.float32)
-        weights = self._weights * _idf(lists.frequencies(self._terms), len(learned))
-        reachable = float(weights[np.isin(self._terms, self._own)].sum()) * (K1 + 1)
+        frequencies = lists.frequencies(self._terms)
+        weights = self._weights * _idf(frequencies, len(learned))
+        counted = np.isin(self._terms, self._own) & ~(np.isin(self._terms, self._common) & (frequencies == 0))
+        reachable = float(weights[counted].sum()) * (K1 + 1)
         numbers, sizes, postings = lists.read(self._terms)
         documents, often = postings["document"], postings["count"].astype(np.float32)
         norms = K1 * (1 - B + B * lists.documents["length"][documents] / lists.learned.mean_length)
@@ -116,6 +121,10 @@ class QuestionWords:
             if share := self.names.get(int(self._terms[number])):
                 shares[documents[first:last]] = np.maximum(shares[documents[first:last]], np.float32(share))
         return sums / max(reachable, 1e-9), shares
+
+
+def _terms(stems: Iterable[str]) -> TermArray:
+    return np.array([_hashed(stem) for stem in dict.fromkeys(stems)], np.uint64)
 
 
 def _idf(frequencies: IntArray, documents: int) -> NDArray[np.float32]:
