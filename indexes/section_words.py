@@ -40,7 +40,7 @@ def _open(profile: Any) -> WordsModel:
 
 SECTION_WORDS = Column(
     section_words.SECTION_WORDS,
-    "sections",
+    "entities",
     np.uint8,
     _encode,
     ("section_words.npy", "section_words_of.npy", *LAYOUT.files),

@@ -83,7 +83,7 @@ class _Part:
 
     def __init__(self, words: InvertedLists | None, vectors: SectionVectors | None) -> None:
         self.words, self.vectors = words, vectors
-        self._rows = np.empty(0, np.int32) if words is None else np.ascontiguousarray(words.documents["row"])
+        self._rows = np.empty(0, np.int64) if words is None else words.documents["row"].astype(np.int64)
 
     def search(
         self, question: QuestionWords, vector: FloatArray | None, left_out: Collection[int]

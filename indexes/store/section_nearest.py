@@ -43,11 +43,19 @@ class SectionVectors:
         """
         if not len(self._values):
             return {}
-        _, found = self._signs.search(_signs(question[None]), min(_SHORTLIST + len(left_out), len(self._values)))
-        numbers = np.sort(found[0])
+        numbers = np.sort(self._shortlist(question, min(_SHORTLIST + len(left_out), len(self._values))))
         if left_out:
             numbers = numbers[~np.isin(self._keys[numbers] // SPREAD, list(left_out))]
         return self._best(question, numbers, k)
+
+    def _shortlist(self, question: FloatArray, k: int) -> IntArray:
+        threads = faiss.omp_get_max_threads()
+        faiss.omp_set_num_threads(1)  # of this thread; several wait for each other 17 times a million windows
+        try:
+            numbers: IntArray = self._signs.search(_signs(question[None]), k)[1][0]
+        finally:
+            faiss.omp_set_num_threads(threads)
+        return numbers
 
     def cosines(self, question: FloatArray, places: Sequence[Place]) -> dict[Place, float]:
         """Returns the highest cosine of a normalized vector [D] with the windows of each section that has any."""

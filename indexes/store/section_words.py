@@ -92,7 +92,10 @@ class QuestionWords:
     def __init__(self, question: str, lists: Iterable[InvertedLists]) -> None:
         english = is_english(question)
         own = tokenize(question, english)
-        common = [] if english else tokenize(" ".join(filter(str.islower, question.split())), english)
+        small = [
+            word for number, word in enumerate(question.split()) if word.islower() or (word.istitle() and not number)
+        ]
+        common = [] if english else tokenize(" ".join(small), english)
         self._own, self._common = _terms(own), _terms(common)
         weights = {_hashed(stem): _IMPLIED * math.pow(rarity(stem), RARITY) for stem in implied(question)}
         weights |= {_hashed(stem): math.pow(rarity(stem), RARITY) for stem in own}
