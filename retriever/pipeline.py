@@ -132,8 +132,7 @@ class Retriever(Generic[IndexT]):
             results = self.refine(self._retrieve, queries, shown, results, self.recognition)
         small, gain = declined(shown, results, self.recognition), GAIN if self.propose else 0.0
         found = retrieve_turned(self._retrieve, queries, small, results, self.recognition, gain, self.refine)
-        propose = self._proposed if self.propose else None
-        found = retrieve_crops(self._retrieve, small, found, self.recognition, gain, propose)
+        found = retrieve_crops(self._retrieve, small, found, self.recognition, gain, self.propose and self._proposed)
         return [
             replace(result, crop=_within(query.image, result.crop))
             if result.crop and query.image is not part.image

@@ -15,10 +15,11 @@ if TYPE_CHECKING:  # the reader's process needs no PyTorch
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
+NO_IMAGE = Image.new("RGB", (0, 0))
 
 Crop = tuple[float, float, float, float]
 """A part of an image: left, top, right and bottom edge as shares of its width and height."""
-_RECOGNIZED = "Probability that image or question are about `entity`; null if the profile is not calibrated."
+_RECOGNIZED = "Probability that the image shows `entity`, or the question is about it; null if not calibrated."
 _CROP = """\
 The part of the image in which `entity` was recognized: left, top, right and bottom edge as shares of its width
 and height; null for the whole image."""
@@ -104,9 +105,6 @@ class Options:
     alpha: float | None = None
     beta: float | None = None
     exclude: tuple[int, ...] = ()
-
-
-NO_IMAGE = Image.new("RGB", (0, 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -122,13 +122,8 @@ def columns() -> Mapping[str, Column]:
     Raises:
         ValueError: An entry point does not name a `Column`.
     """
-    own = (
-        "store.section_vectors:SECTION_VECTORS",
-        "image_text:IMAGE_TEXT",
-        "keypoints:KEYPOINTS",
-        "section_words:SECTION_WORDS",
-    )
-    return {column.name: column for column in declared(GROUP, Column, [f"indexes.{name}" for name in own])}
+    own = "store.section_vectors:SECTION_VECTORS image_text:IMAGE_TEXT keypoints:KEYPOINTS section_words:SECTION_WORDS"
+    return {column.name: column for column in declared(GROUP, Column, [f"indexes.{name}" for name in own.split()])}
 
 
 def columns_of(manifest: Manifest) -> list[Column]:
