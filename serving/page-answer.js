@@ -105,14 +105,19 @@ export function passage(heading, { text, span = null }) {
 export function showWhy(turn, reply) {
   turn.why.hidden = !reply.candidates.length;
   if (!reply.candidates.length) return;
+  const steps = reply.candidates.every(({ sim_c: byImage }) => byImage === null)
+    ? [step("1", "Which entity is it about?", "The question is compared with all sections: its words, names in it and its meaning.", ranked(reply))]
+    : [
+        step("1", "Which entities look like it?", "The image is compared with every entity of the index: sim_c.", nearest(reply)),
+        step(
+          "2",
+          "Which of them fits image and question?",
+          "Image and question are compared with each entity's sections and main image: sim_m. Both together rank the entities.",
+          ranked(reply),
+        ),
+      ];
   turn.why.querySelector(".steps").replaceChildren(
-    step("1", "Which entities look like it?", "The image is compared with every entity of the index: sim_c.", nearest(reply)),
-    step(
-      "2",
-      "Which of them fits image and question?",
-      "Image and question are compared with each entity's sections and main image: sim_m. Both together rank the entities.",
-      ranked(reply),
-    ),
+    ...steps,
     step(
       "3",
       "Which section answers?",

@@ -91,8 +91,10 @@ async def test_tools_are_described(url: str) -> None:
         assert set(tools) == TOOLS
         for tool in tools.values():
             assert tool.output_schema is not None and tool.annotations is not None
-            assert tool.annotations.read_only_hint and "image" in tool.input_schema["required"]
-        assert tools["answer"].input_schema["required"] == ["image", "question"]
+            assert tool.annotations.read_only_hint and "image" in tool.input_schema["properties"]
+        required = {name: tool.input_schema["required"] for name, tool in tools.items()}
+        assert required["answer"] == required["search_sections"] == ["question"]
+        assert required["find_entity"] == required["similar_images"] == ["image"]
         limit = tools["similar_images"].input_schema["properties"]["limit"]
         assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 50, 5)
         assert set((tools["answer"].output_schema or {})["properties"]) == {
@@ -178,13 +180,15 @@ def test_errors(url: str, photo: bytes, examples: Path) -> None:
         ({"image": "http://127.0.0.1:9/a.png", "question": CAPITAL}, "images cannot be fetched from 127.0.0.1:9"),
         ({"image": data_uri(photo), "question": " "}, "the question is empty"),
         ({"image": data_uri(photo), "question": "x" * 101}, "the question has 101 characters"),
-        ({"image": data_uri(photo)}, "question is missing; answer takes image, question, mode"),
-        ({"image": None, "question": CAPITAL}, "image is missing: pass its URL"),
+        ({"image": data_uri(photo)}, "question is missing; answer takes question, image, mode"),
         ({"image": "<image>", "question": CAPITAL}, "image must be its URL"),
-        ({"picture": "x", "question": CAPITAL}, "answer has no argument 'picture'; it takes image, question, mode"),
+        ({"picture": "x", "question": CAPITAL}, "answer has no argument 'picture'; it takes question, image, mode"),
     ]
     for arguments, expected in wrong:
         assert expected in message(call(url, "answer", **arguments))
+    assert "image is missing: pass its URL" in message(call(url, "find_entity", image=None))
+    declined = structured(call(url, "answer", image=None, question=CAPITAL))  # which country?
+    assert declined["answer"] is None and "send an image of it" in declined["reason"]
     assert "limit" in message(call(url, "find_entity", image=data_uri(photo), limit=0))
     assert "dance" in message(call(url, "dance"))
 

@@ -344,8 +344,6 @@ def test_a_photo_that_the_browser_cannot_show(page: Browser, tmp_path: Path) -> 
 
 def test_errors(page: Browser, tmp_path: Path) -> None:
     error = by_id(page, "error")
-    by_id(page, "ask").click()
-    assert error.text == "Choose a photo first."
     path = tmp_path / "letter.png"
     path.write_text("Dear reader", encoding="utf-8")
     by_id(page, "file").send_keys(str(path))
@@ -356,6 +354,23 @@ def test_errors(page: Browser, tmp_path: Path) -> None:
     alert = part(turn, "error")
     assert "not an image" in alert.text and alert.get_attribute("role") == "alert"
     assert not part(turn, "evidence").is_displayed() and not error.is_displayed()
+
+
+def test_a_question_without_a_photo(page: Browser, flag: Path) -> None:
+    """Before one is chosen, and after it is taken away; also as kept over a reload."""
+    turn = ask(page, None, "When was the treaty of Redland?")
+    assert part(turn, "reply").text == "1848" and part(turn, "entity").text.startswith("Redland")
+    assert "image=" not in opened(page, turn, "curl").text
+    why = opened(page, turn, "why").text
+    assert "Which entity is it about?" in why and "look like it" not in why
+    assert not by_id(page, "remove").is_displayed()
+    by_id(page, "file").send_keys(str(flag))
+    by_id(page, "remove").click()
+    assert not by_id(page, "preview").is_displayed() and by_id(page, "drop-text").is_displayed()
+    assert part(ask(page, None, "When was the treaty of Greenland?"), "entity").text.startswith("Greenland")
+    page.refresh()
+    wait(page, lambda: len(turns(page)) == 2)
+    assert all("image=" not in opened(page, turn, "curl").text for turn in turns(page))
 
 
 def test_curl_names_no_key(chromium: Browser, tmp_path: Path, flag: Path) -> None:
