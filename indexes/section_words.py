@@ -19,7 +19,7 @@ class WordsModel:
     """The column's model: how texts are split into terms. Its rows are none, as all that is stored is for searching."""
 
     dimension = 1
-    fingerprint = "stems and names, 1"
+    fingerprint = section_words.FINGERPRINT
 
 
 def _encode(model: WordsModel, items: Sequence[Stored]) -> list[Encoded]:

@@ -17,7 +17,7 @@ from indexes.store.layout import REBUILD
 from indexes.store.postings import InvertedLists
 from indexes.store.section_nearest import Place, SectionVectors
 from indexes.store.section_vectors import SECTION_VECTORS
-from indexes.store.section_words import LAYOUT, SECTION_WORDS, QuestionWords, documents_of
+from indexes.store.section_words import FINGERPRINT, LAYOUT, SECTION_WORDS, QuestionWords, documents_of
 from retriever.section_search import SectionMatch
 from retriever.types import FloatArray
 
@@ -39,7 +39,7 @@ class IndexSections:
         self._index = index
         self._files: WeakKeyDictionary[Index, _Part] = WeakKeyDictionary()
         self._changes: WeakKeyDictionary[Version, _Part] = WeakKeyDictionary()
-        if SECTION_WORDS not in index.manifest.inputs.columns:
+        if not _has_words(index):
             found = "by meaning alone" if SECTION_VECTORS.name in index.manifest.inputs.columns else "not at all"
             logger.warning(
                 "%s: was built without the words of its sections, so questions without an image are searched %s; %s, "
@@ -121,9 +121,13 @@ class _Part:
         return float(scores[0][number]), float(scores[1][number])
 
 
+def _has_words(index: Index) -> bool:
+    return index.manifest.inputs.columns.get(SECTION_WORDS) == FINGERPRINT
+
+
 def _of_files(index: Index) -> _Part:
     columns, folder = index.manifest.inputs.columns, index.folder
-    words = InvertedLists.open(folder, LAYOUT) if SECTION_WORDS in columns else None
+    words = InvertedLists.open(folder, LAYOUT) if _has_words(index) else None
     if SECTION_VECTORS.name not in columns:
         return _Part(words, None)
     values, keys = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in SECTION_VECTORS.files)

@@ -18,6 +18,8 @@ from retriever.types import Entity, FloatArray, IntArray
 
 SECTION_WORDS = "section_words"
 """The name of the column (`indexes.section_words`)."""
+FINGERPRINT = "stems and names, 1"
+"""Changes with what the terms of a text are; an index with other terms is searched as one without."""
 K1, B, RARITY = 1.2, 0.75, 0.7
 """As in step 3 (`retriever.models.bm25`)."""
 _TITLE, _HEADING = 2, 1
