@@ -159,6 +159,8 @@ def test_the_command_against_an_index(tmp_path: Path, capsys: pytest.CaptureFixt
     found = json.loads(out)
     assert status == 0
     assert list(found["coverage"]["all"].values()) == [3, 3, 2, 3, 1]  # section 1 of France contains references
+    groups = [["https://e.example/wiki/Empty", "https://e.example/wiki/Plain"]]
+    assert found.pop("main_copies") == {"entities": 2, "groups": groups}
     assert json.loads(check(capsys, *given, "--kb", kb)[1]) == found
     write_jsonl(path, france | {"entity": "http://e.example/wiki/Fr%61nce"}, *rows[1:])  # as evaluation finds it
     for against in (("--index", tmp_path / "index"), ("--kb", kb)):
