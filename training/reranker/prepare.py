@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, compress, islice
@@ -126,8 +127,14 @@ def prepare(
     places = {row: place for place, row in enumerate(articles.rows)}
     row_of = {id: places[row] for id, row in rows.items()}
     table = _Samples(articles, row_of, negatives, most_similar)
+    # Several rows may ask the same of the same image, each about another entity; none is a negative of the others.
+    asked = [(data.contents.get(question.image_id, question.image_id), question.question) for question in questions]
+    right = defaultdict[tuple[str, str], set[int]](set)
+    for question, asks in zip(questions, asked, strict=True):
+        right[asks] |= {row_of[key] for key in question.entity_ids if key in row_of}
     for number, question in enumerate(questions):
-        reason = table.add(number, question, str(data.query_image_of(question.image_id)), held_out[number])
+        image = str(data.query_image_of(question.image_id))
+        reason = table.add(number, question, image, held_out[number], right[asked[number]])
         if reason is not None:
             left_out.add(question.id, reason)
     table.report(len(questions))
@@ -246,8 +253,8 @@ class _Samples:
         self._original = originals(articles.text)
         self._strange, self._copies = list[str](), dict[str, tuple[str, str]]()
 
-    def add(self, number: int, question: TrainingQuestion, image: str, held_out: bool) -> str | None:
-        """Adds the sample of a question, or returns the reason why that is impossible."""
+    def add(self, number: int, question: TrainingQuestion, image: str, held_out: bool, right: set[int]) -> str | None:
+        """Adds the sample of a question, to which `right` entities are no negatives; else returns why that fails."""
         rows = [self.row_of[key] for key in question.entity_ids if key in self.row_of]
         if not rows:
             return "the gold entity is not in the index"
@@ -274,7 +281,7 @@ class _Samples:
         known: dict[int, float] = {}
         same = self._original[rows]
         for key, similarity in mined.items():
-            if (row := self.row_of.get(key)) is None:
+            if (row := self.row_of.get(key)) is None or (row in right and row not in rows):
                 continue
             if row not in rows and self._original[row] in same:
                 self._copies.setdefault(question.id, (key, question.entity_ids[0]))
