@@ -151,9 +151,8 @@ def _with_main_image(questions: Sequence[Question], asked: KnownImages, index: A
     return {id for id, _ in asked.same(main, pairs)}
 
 
-def main_copies(index: ArticleStore) -> list[list[str]]:
-    """Returns the ids of the entities whose main images are copies of one another, the largest group first."""
-    rows = range(len(index))
+def main_copies(index: ArticleStore, rows: Iterable[int]) -> list[list[str]]:
+    """Returns the ids of those entities whose main images are copies of one another, the largest group first."""
     names = KnownImages.of({str(row): index.image_path(row) for row in rows}).names()
     groups = defaultdict(list)
     for row, name in names.items():

@@ -159,7 +159,7 @@ def test_a_check_of_questions_names_images_that_the_index_has(world: Path, capsy
     count = 2 * len(COLORS)
     labeled, main_images = 2 * len(TRAINED), count - 2 * len(TRAINED)
     assert found["overlap"] == {"share": count / (count + 1), "labeled": labeled, "main": main_images}
-    assert found["main_copies"] == {"entities": 0, "groups": []}
+    assert found["main_copies"] == {"compared": len(COLORS), "entities": 0, "groups": []}
     assert main(command) == 0
     said = f"({labeled} among labeled images of the index, {main_images} among main images of their entities)"
     assert f"known images: {100 * count / (count + 1):.1f} percent of the questions {said}" in capsys.readouterr().out
