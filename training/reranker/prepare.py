@@ -132,8 +132,9 @@ def prepare(
     right = defaultdict[tuple[str, str], set[int]](set)
     for question, asks in zip(questions, asked, strict=True):
         right[asks] |= {row_of[key] for key in question.entity_ids if key in row_of}
+    first_of = dict[str, str]()  # copies are one image, which a batch has at most once
     for number, question in enumerate(questions):
-        image = str(data.query_image_of(question.image_id))
+        image = first_of.setdefault(asked[number][0], str(data.query_image_of(question.image_id)))
         reason = table.add(number, question, image, held_out[number], right[asked[number]])
         if reason is not None:
             left_out.add(question.id, reason)

@@ -144,6 +144,7 @@ def test_entities_of_rows_that_ask_the_same_are_no_negatives_of_each_other(
     found = [samples.found[samples.found_by(sample)].tolist() for sample in range(4)]
     assert samples.gold.tolist() == [0, 1, 2, 0]
     assert found == [[0, 3, 4, 5, 6, 7], [1, 3, 4, 5, 6, 7], [2, 3, 4, 5, 6, 7], list(range(8))]
+    assert len({*samples.query_image.tolist()}) == 1  # no batch has a copy beside its image
 
 
 def test_copies_of_the_gold_article_are_no_negatives(
