@@ -49,28 +49,28 @@ class ImageOverlap:
 
     @classmethod
     def of(
-        cls, questions: Sequence[Question], asked: KnownImages, index: Index, folder: Path, profile: Path | None = None
+        cls, questions: Sequence[Question], images: KnownImages, index: Index, folder: Path, profile: Path | None = None
     ) -> Self:
         """Compares the images of questions with those of an index, and with those that a profile was made from.
 
         Args:
             questions: The questions.
-            asked: Their images, by the question's id (`images_of`).
+            images: Their images, by the question's id (`images_of`).
             index: The index.
             folder: The index's folder.
             profile: The folder of the profile, if it has one.
         """
-        places = dict.fromkeys(_with_main_image(questions, asked, index), "main")
+        places = dict.fromkeys(_with_main_image(questions, images, index), "main")
         labeled = index.manifest.inputs.labeled != "none"
         for place, noted in (("profile", profile), ("labeled", folder if labeled else None)):
             if noted is not None:
-                places |= dict.fromkeys(asked.copies_in(KnownImages.load(noted / NOTE)), place)
+                places |= dict.fromkeys(images.copies_in(KnownImages.load(noted / NOTE)), place)
         if labeled and not (folder / NOTE).is_file():
             what = "whether they are those of the questions is unknown until it is built again"
             logger.warning(
                 "%s: the index has labeled images, but no note of their content (%s): %s", folder, NOTE, what
             )
-        return cls(asked, places)
+        return cls(images, places)
 
     def __call__(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """Returns the entries for `metrics.json`: which questions, their share, and the figures of all others."""
@@ -136,19 +136,19 @@ def warn_of_labeled(images: Mapping[str, Path | None], index: Path) -> None:
 
 def warn_of_main(questions: Sequence[Question], images: Mapping[str, Path | None], index: ArticleStore) -> None:
     """Warns if images are the main images of their entities, on which a training is trained, too."""
-    asked = KnownImages.of({question.id: images.get(question.image_id) for question in questions})
-    if same := _with_main_image(questions, asked, index):
+    known = KnownImages.of({question.id: images.get(question.image_id) for question in questions})
+    if same := _with_main_image(questions, known, index):
         share = f"{percent(len(same) / len(questions))} percent"
         what = "have the main image of their entity, on which the encoder is trained, too"
         logger.warning("%d of %s (%s) %s", len(same), counted(len(questions), "question"), share, what)
 
 
-def _with_main_image(questions: Sequence[Question], asked: KnownImages, index: ArticleStore) -> set[str]:
+def _with_main_image(questions: Sequence[Question], images: KnownImages, index: ArticleStore) -> set[str]:
     """Returns the ids of the questions whose image is the main image of a gold entity."""
     rows = ((question.id, index.row_of(entity)) for question in questions for entity in question.entity_ids)
     pairs = [(id, str(row)) for id, row in rows if row is not None]
     main = KnownImages.of({row: index.image_path(int(row)) for row in {row for _, row in pairs}})
-    return {id for id, _ in asked.same(main, pairs)}
+    return {id for id, _ in images.same(main, pairs)}
 
 
 def main_copies(index: ArticleStore, rows: Iterable[int]) -> list[list[str]]:

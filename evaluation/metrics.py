@@ -254,8 +254,8 @@ def figures_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def _accuracy(outcomes: Sequence[Outcome]) -> float | None:
     """Returns the mean of the data set's own score over the queries put to a generator, if any has a reference."""
-    asked = [o for o in outcomes if o.answer_correct is not None]
-    return None if all(o.without_reference for o in asked) else mean([_score(o) for o in asked])
+    judged = [o for o in outcomes if o.answer_correct is not None]
+    return None if all(o.without_reference for o in judged) else mean([_score(o) for o in judged])
 
 
 def _score(outcome: Outcome) -> float:

@@ -64,11 +64,11 @@ def read_rankings(
         raise ValueError(f"{path}: has none of the questions, such as {next(iter(wanted))!r}{example}")
     if order is None:
         check_order(path, lists, flag)
-    found = in_order(lists, order)
-    if twice := [id for id, ranking in found.items() if len(dict(ranking)) < len(ranking)]:
-        what = f"{len(twice):,} of {counted(len(found), 'list')}, such as that of {twice[0]!r}"
+    rankings = in_order(lists, order)
+    if twice := [id for id, ranking in rankings.items() if len(dict(ranking)) < len(ranking)]:
+        what = f"{len(twice):,} of {counted(len(rankings), 'list')}, such as that of {twice[0]!r}"
         logger.warning("%s: %s, have a candidate more than once; its best place counts", path, what)
-    return found
+    return rankings
 
 
 def _is_json(path: Path) -> bool:

@@ -89,8 +89,8 @@ class TableRuns:
     def _overlap(self) -> ImageOverlap:
         asked, index = self.questions, self.main
         folder = asked.index or index.folder
-        shown = images_of(asked.questions, asked.query_images)
-        return ImageOverlap.of(asked.questions, shown, index, folder, self.components.folder)
+        images = images_of(asked.questions, asked.query_images)
+        return ImageOverlap.of(asked.questions, images, index, folder, self.components.folder)
 
     @cached_property
     def _indexes(self) -> TableIndexes:

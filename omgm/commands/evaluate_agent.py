@@ -114,9 +114,9 @@ def run(args: argparse.Namespace) -> None:
             files = ((path.relative_to(args.corpus).as_posix(), path) for path in recorded)
             depends_on["corpus"] = files_as_items(files, "result")
         selected = partial(_selected, read, args.only_split, args.limit)
-        asked = KnownImages.of({one.question.id: next(iter(one.images.found), None) for one in selected(True)})
+        known = KnownImages.of({task.question.id: next(iter(task.images.found), None) for task in selected(True)})
         questions = [task.question for task in selected(False)]
-        overlap = ImageOverlap.of(questions, asked, omgm.index, args.index, profile_folder(args))
+        overlap = ImageOverlap.of(questions, known, omgm.index, args.index, profile_folder(args))
         evaluation = SearchRun(
             dataset=args.dataset,
             mode=mode,
@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> None:
             further=overlap.of_scores,
         )
         metrics = evaluate_search(evaluation, args.out, overwrite=args.overwrite)
-        note_images(args.out, asked)
+        note_images(args.out, known)
     lines = [as_text(metrics), *overlap_text(metrics), "", str(args.out / "report.html")]
     report(args, metrics, "\n".join(lines))
     check_any(metrics)

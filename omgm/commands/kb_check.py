@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from evaluation.datasets.question import Question
     from indexes.store.index import Index
 
+_LISTED = 20
+_MOST = 50_000
+"""Entities whose main images are all compared, which takes three minutes once; of more, those that are asked about."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
@@ -71,11 +75,6 @@ def run(args: argparse.Namespace) -> None:
         raise SystemExit(1)
 
 
-_LISTED = 20
-_MOST = 50_000
-"""Entities whose main images are all compared, which takes three minutes once; of more, those that are asked about."""
-
-
 def _opened(folder: Path) -> Index:
     from indexes.store.index import Index
 
@@ -86,15 +85,17 @@ def _images(folder: Path, index: Index, questions: Sequence[Question], images: P
     """Returns which images are in an index, too, and how many of its main images are copies of others."""
     from evaluation.image_overlap import ImageOverlap, images_of, main_copies
 
-    asked = {row for one in questions for entity in one.entity_ids if (row := index.row_of(entity)) is not None}
-    rows = sorted(asked) if len(index) > _MOST else range(len(index))
+    rows: Sequence[int] = range(len(index))
+    if len(index) > _MOST:
+        gold = (index.row_of(entity) for question in questions for entity in question.entity_ids)
+        rows = sorted({row for row in gold if row is not None})
     copies = main_copies(index, rows)
     main = {"compared": len(rows), "entities": sum(map(len, copies)), "groups": copies[:_LISTED]}
-    found: dict[str, Any] = {"main_copies": main}
-    if images is not None:
-        places = ImageOverlap.of(questions, images_of(questions, images), index, folder).places
-        found["overlap"] = {"share": len(places) / len(questions) if questions else 0.0, **Counter(places.values())}
-    return found
+    if images is None:
+        return {"main_copies": main}
+    places = ImageOverlap.of(questions, images_of(questions, images), index, folder).places
+    share = len(places) / len(questions) if questions else 0.0
+    return {"main_copies": main, "overlap": {"share": share, **Counter(places.values())}}
 
 
 def _lines(result: dict[str, Any]) -> Iterator[str]:

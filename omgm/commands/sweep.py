@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     contents = read_images((one.image_id for part in questions.values() for one in part), images).names()
     counts = {}
     for split, selected in questions.items():
-        shown = images_of(selected, images)
+        known = images_of(selected, images)
         metrics = evaluate(
             retriever,
             None,
@@ -92,10 +92,10 @@ def run(args: argparse.Namespace) -> None:
             settings=profile.model_dump(mode="json"),
             index_info=describe(retriever.index),
             depends_on=used(profile, retriever.index, answers=False),
-            further=ImageOverlap.of(selected, shown, retriever.index, args.index, profile_folder(args)),
+            further=ImageOverlap.of(selected, known, retriever.index, args.index, profile_folder(args)),
             overwrite=args.overwrite,
         )
-        note_images(args.out / split, shown)
+        note_images(args.out / split, known)
         check_any(metrics)
         counts[split] = counts_line(metrics)
     report = "report" in questions

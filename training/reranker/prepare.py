@@ -128,14 +128,14 @@ def prepare(
     row_of = {id: places[row] for id, row in rows.items()}
     table = _Samples(articles, row_of, negatives, most_similar)
     # Several rows may ask the same of the same image, each about another entity; none is a negative of the others.
-    asked = [(data.contents.get(question.image_id, question.image_id), question.question) for question in questions]
+    queries = [(data.contents.get(question.image_id, question.image_id), question.question) for question in questions]
     right = defaultdict[tuple[str, str], set[int]](set)
-    for question, asks in zip(questions, asked, strict=True):
-        right[asks] |= {row_of[key] for key in question.entity_ids if key in row_of}
+    for question, query in zip(questions, queries, strict=True):
+        right[query] |= {row_of[key] for key in question.entity_ids if key in row_of}
     first_of = dict[str, str]()  # copies are one image, which a batch has at most once
     for number, question in enumerate(questions):
-        image = first_of.setdefault(asked[number][0], str(data.query_image_of(question.image_id)))
-        reason = table.add(number, question, image, held_out[number], right[asked[number]])
+        image = first_of.setdefault(queries[number][0], str(data.query_image_of(question.image_id)))
+        reason = table.add(number, question, image, held_out[number], right[queries[number]])
         if reason is not None:
             left_out.add(question.id, reason)
     table.report(len(questions))
