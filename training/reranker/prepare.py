@@ -92,7 +92,7 @@ def prepare(
     golds = (key for question in questions for key in question.entity_ids)
     mined = chain.from_iterable(negatives[question.image_id].entities for question in questions)
     rows = {id: row for id in dict.fromkeys(chain(golds, mined)) if (row := data.index.row_of(id)) is not None}
-    contents = (data.contents.get(question.image_id, question.image_id) for question in questions)
+    contents = [data.contents.get(question.image_id, question.image_id) for question in questions]
     held_out = [is_held_out(content, validation_share, seed) for content in contents]
     validated = list(compress(questions, held_out))
     shown = {key for question in validated for key in question.entity_ids}
@@ -128,7 +128,7 @@ def prepare(
     row_of = {id: places[row] for id, row in rows.items()}
     table = _Samples(articles, row_of, negatives, most_similar)
     # Several rows may ask the same of the same image, each about another entity; none is a negative of the others.
-    queries = [(data.contents.get(question.image_id, question.image_id), question.question) for question in questions]
+    queries = [(content, question.question) for content, question in zip(contents, questions, strict=True)]
     right = defaultdict[tuple[str, str], set[int]](set)
     for question, query in zip(questions, queries, strict=True):
         right[query] |= {row_of[key] for key in question.entity_ids if key in row_of}
