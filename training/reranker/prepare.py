@@ -235,11 +235,7 @@ class _Samples:
     """Collects samples, one question at a time; `row_of` has the entities that questions and negatives name."""
 
     def __init__(
-        self,
-        articles: _Articles,
-        row_of: Mapping[str, int],
-        negatives: Mapping[str, MinedNegatives],
-        most_similar: bool,
+        self, articles: _Articles, row_of: Mapping[str, int], negatives: dict[str, MinedNegatives], most_similar: bool
     ):
         self.articles, self.row_of, self.negatives, self.most_similar = articles, row_of, negatives, most_similar
         self.first_section = offsets_of(articles.lengths)
