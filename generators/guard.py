@@ -12,7 +12,7 @@ from retriever.asking import Generator
 from retriever.recognition import is_declined
 from retriever.types import Generation, GenerationRequest
 
-_NOTHING_FITS = "nothing in the index fits the question; name what it is about, or send an image of it"
+NOTHING_FITS = "nothing in the index fits the question; name what it is about, or send an image of it"
 
 
 class GuardedGenerator:
@@ -74,7 +74,7 @@ class GuardedGenerator:
 
 
 def _none(request: GenerationRequest) -> Generation:
-    limitation = _NOTHING_FITS if request.image is None else None
+    limitation = NOTHING_FITS if request.image is None else None
     return Generation(None, request.recognized, declined=True, limitation=limitation)
 
 

@@ -7,7 +7,6 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import lru_cache
 from pathlib import Path
 
 from indexes.live.following import FollowingIndex
@@ -131,9 +130,7 @@ def open_retriever(
         labels.encode = reranker.encode if isinstance(reranker, VectorReranker) else None
     if recognition is not None and recognition.weights.lead_k:
         second.verify, second.is_unsure = searches.get("keypoints"), recognition.is_unsure
-    # found by its name: most questions are about images
-    mixed = lru_cache(lambda: kind_of("omgm.questions", "texts")(retriever, steps[-1], profile.search.k))
-    retriever.mixed = lambda queries: mixed()(queries)
+    retriever.mixed = kind_of("omgm.questions", "texts")(retriever, steps[-1], profile.search.k)
     return retriever
 
 

@@ -29,10 +29,7 @@ class SectionRerank:
         self.reranker, self.index, self.beta = reranker, index, beta
 
     def start(self, queries: Sequence[Query]) -> Finish:
-        """Encodes the questions, if the reranker needs vectors.
-
-        The returned function reranks the sections of each query's first candidate.
-        """
+        """Encodes the questions if need be; the returned function reranks the sections of the first candidates."""
         score = self._scorer([query.question for query in queries])
         return lambda candidates: self._finish(queries, candidates, score)
 

@@ -39,15 +39,6 @@ class IndexSections:
         self._index = index
         self._files: WeakKeyDictionary[Index, _Part] = WeakKeyDictionary()
         self._changes: WeakKeyDictionary[Version, _Part] = WeakKeyDictionary()
-        if not _has_words(index):
-            found = "by meaning alone" if SECTION_VECTORS.name in index.manifest.inputs.columns else "not at all"
-            logger.warning(
-                "%s: was built without the words of its sections, so questions without an image are searched %s; %s, "
-                "which only adds this",
-                index.folder,
-                found,
-                REBUILD,
-            )
 
     def search(self, question: str, vector: FloatArray | None, excluded: Collection[int] = ()) -> list[SectionMatch]:
         """Returns the sections that fit a question best by their words, their entities' names and their meaning.
@@ -127,6 +118,15 @@ def _has_words(index: Index) -> bool:
 
 def _of_files(index: Index) -> _Part:
     columns, folder = index.manifest.inputs.columns, index.folder
+    if not _has_words(index):
+        found = "by meaning alone" if SECTION_VECTORS.name in index.manifest.inputs.columns else "not at all"
+        logger.warning(
+            "%s: was built without the words of its sections, so questions without an image are searched %s; %s, "
+            "which only adds this",
+            index.folder,
+            found,
+            REBUILD,
+        )
     words = InvertedLists.open(folder, LAYOUT) if _has_words(index) else None
     if SECTION_VECTORS.name not in columns:
         return _Part(words, None)

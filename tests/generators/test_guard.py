@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from generators.guard import GuardedGenerator
+from generators.guard import NOTHING_FITS, GuardedGenerator
 from retriever.types import Generation, GenerationRequest
 
 
@@ -41,7 +41,7 @@ def test_only_what_is_recognized_is_asked() -> None:
 def test_nothing_is_asked_if_all_are_declined() -> None:
     echo = Echo()
     assert asyncio.run(GuardedGenerator(echo, 0.5).generate([request("a", 0.1)])) == [
-        Generation(None, 0.1, declined=True)
+        Generation(None, 0.1, declined=True, limitation=NOTHING_FITS)
     ]
     assert echo.asked == []
 
@@ -50,5 +50,5 @@ def test_streams_are_guarded_too() -> None:
     async def collect(one: GenerationRequest) -> list[str | Generation]:
         return [piece async for piece in GuardedGenerator(Echo(), 0.5).stream(one)]
 
-    assert asyncio.run(collect(request("a", 0.4))) == [Generation(None, 0.4, declined=True)]
+    assert asyncio.run(collect(request("a", 0.4))) == [Generation(None, 0.4, declined=True, limitation=NOTHING_FITS)]
     assert asyncio.run(collect(request("b", 0.5))) == ["b", Generation("b", 0.25)]

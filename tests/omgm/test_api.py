@@ -119,8 +119,7 @@ def test_transparent_pixels_are_white_in_every_kind(omgm: OMGM) -> None:
     logo = Image.new("RGBA", (40, 40), (0, 0, 0, 0))
     logo.paste((255, 0, 0, 255), (10, 10, 30, 30))
     found = omgm.retrieve([(kind, QUESTION) for kind in (encoded(logo), logo, np.asarray(logo))])
-    assert one.image is not None
-    assert [one.image.getpixel((0, 0)) for one in found] == [(255, 255, 255)] * 3
+    assert [one.image and one.image.getpixel((0, 0)) for one in found] == [(255, 255, 255)] * 3
     scores = [[(row.title, round(row.fused, 5)) for row in one.candidates] for one in found]
     assert scores == [scores[0]] * 3
 
