@@ -92,9 +92,18 @@ def verdict(question: str, title: str, sections: Sequence[tuple[str, str]]) -> V
                 if word or len(asked - context) > 1:  # a single word says too little of what a sentence is about
                     found.append(Verdict(number, start, end, word))
     if not found:
-        return None
+        return _labeled(asked, sections)
     first = found[0]
     return first if len({one.word for one in found}) == 1 else first._replace(word=None)
+
+
+def _labeled(asked: frozenset[str], sections: Sequence[tuple[str, str]]) -> Verdict | None:
+    """Returns the value whose label alone has all that is asked for in another form: "Edibility" for "edible"."""
+    for number, (_, text) in enumerate(sections):
+        for start, end, label in _statements(text):
+            if asked and all(any(len(stem) > 3 and word.startswith(stem[:-1]) for word in label) for stem in asked):
+                return Verdict(number, start, end, None)
+    return None
 
 
 def in_own_words(question: str, title: str, text: str, start: int, end: int) -> str | None:

@@ -50,7 +50,7 @@ _BASES = {
     "narrower": "wide", "thinner": "thick", "slower": "fast", "cheaper": "much", "larger": "large", "wider": "wide",
     "bigger": "big",
 }  # fmt: skip
-_MEASURES = re.compile(r"(?:tall|high|long|wide|deep|thick|old|heavy|big|large)\b", re.IGNORECASE)
+_MEASURES = re.compile(r"(?:tall|high|long|wide|deep|thick|old|heavy|big|large)\b|in (\w+)", re.IGNORECASE)
 _AGE = re.compile(r"\b(?:older|younger|newer) than\b|\byears? old\b", re.IGNORECASE)
 _YEAR = re.compile(r"(?<!\d)(?:1\d|20)\d\d(?!\d)")
 _AT_LEAST = re.compile(r"\b(?:over|more than|at least|above|from|\+)\s*$", re.IGNORECASE)
@@ -129,7 +129,7 @@ def comparison_of(question: str) -> Comparison | None:
 
 def _open(verb: str, subject: str, how: str, after: str, dimension: str | None) -> str:
     if measure := _MEASURES.match(after):
-        return f"How {measure[0]} {verb} {subject}?"
+        return f"What is the {measure[1]} of {subject}?" if measure[1] else f"How {measure[0]} {verb} {subject}?"
     if how.endswith("er") and how not in ("fewer", "over", "under"):
         stem = re.sub(r"([bdgmnt])\1$", r"\1", re.sub(r"ier$", "yer", how)[:-2])
         return f"How {_BASES.get(how, stem)} {verb} {subject}{' ' + after if after else ''}?"
@@ -142,7 +142,7 @@ def is_true(comparison: Comparison, text: str, start: int, end: int) -> bool | N
     """Returns whether a span that answers the open question makes the comparison true, `None` if unclear."""
     bound, span = comparison.bound, text[start:end]
     years = [float(year) for year in _YEAR.findall(span)]
-    first, *others = quantities(span) or [None]
+    numbers = quantities(span)
     if comparison.kind == "year":
         values = years
     elif comparison.kind == "age" and years:
@@ -151,11 +151,15 @@ def is_true(comparison: Comparison, text: str, start: int, end: int) -> bool | N
         bound = bound._replace(value=age, dimension=None)
         if any(abs(value - age) <= 1 for value in values):
             return None
-    elif first is None or first.dimension != bound.dimension:
+    elif not numbers or numbers[0].dimension != bound.dimension:
         return None
     else:
-        ranged = others and _TO.fullmatch(span, first.end, others[0].start)
-        values = [first.value, *([others[0].value] if ranged else [])]
+        first, *others = numbers
+        values = [first.value]
+        if others and _TO.fullmatch(span, first.end, others[0].start):
+            values.append(others[0].value)
+        elif others and not span[first.end : others[0].start].strip() and others[0].dimension == first.dimension:
+            values = [first.value + others[0].value]  # "6 ft 2 in"
     verdicts = {
         (comparison.equal and value == bound.value) or (value < bound.value if comparison.less else value > bound.value)
         for value in values[:2]

@@ -12,8 +12,6 @@ UNIT = (
     r"minutes?|mins?|seconds?|s|percent|mph|km/h|rpm|degrees?|°?[cf]|[gmk]?wh?|v|hz|[kmgt]b|[€£$¥₹]|dollars?|euros?)"
 )
 _MONTH = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\.?"
-_NAMED = re.compile(r"\b(?:who|whom|whose|where)\b", re.IGNORECASE)
-_FIGURES = re.compile(rf"[\W\d]*\d[\W\d]*(?:(?:{UNIT}|{_MONTH})[\W\d]*)?", re.IGNORECASE)
 _EXCEPT = re.compile(r"^(?:what|which|who|where|when|how)\b.*(?:\bnot\b|n['\u2019]t\b)", re.IGNORECASE)
 _DENIED = re.compile(
     r"\b(?:not?|never|without|except|other than|besides|lacks?|neither|nor|only|un\w+|in\w+ible|avoid\w*|bad|worst|"
@@ -22,44 +20,48 @@ _DENIED = re.compile(
 )
 """A question for what is not so, and words of a text that says it."""
 _YEARS = re.compile(r"(?<![\d.,])(?:1\d|20)\d\d(?![\d.,]\d|\d|s|\s?(?:%|[ck]?m\b|f(?:t|eet)|people|visitors))")
-_PERIOD = re.compile(r"(?<!\d)((?:1\d|20)\d\d)\s?(?:-|\u2013|to|until|and)\s?((?:1\d|20)\d\d|\d\d)(?!\d)")
 _BREAK = re.compile(r"; |[.!?][\"\u201d')]* ")
 _WHEN = re.compile(r"\b(?:when|dates?|years?|days?|months?|time|since|old|how)\b", re.IGNORECASE)
 _DATED = re.compile(
     rf"(?<=[^\W\d_])(?:, | \(|, \()(?:\d{{1,2}} {_MONTH}(?: \d{{4}})?|{_MONTH} \d{{1,2}}(?:, \d{{4}})?|\d{{4}})\)?$",
-    re.I,
+    re.IGNORECASE,
 )
 _ONE_OF_ALL = re.compile(r"^(?:what|which)\b.*?\b(?:\w{2,}est|most|least)\b|^(?:who|where|which)\b", re.IGNORECASE)
 _MEASURED = re.compile(r"\b(?:how|size|amount|number|figure|value|quantity|measures?|much|many)\b", re.IGNORECASE)
 _MEASURED_LAST = re.compile(rf",? \(?\d[\d.,]*\s?{UNIT}\.?\)?$", re.IGNORECASE)
 _HEDGES = re.compile(r"(?:about|around|up|to|over|under|at|least|most|more|less|than|nearly|from|\W)+", re.IGNORECASE)
-_COUNTED = re.compile(r"\W?(\d[\d.,]*)\s(\w+)")
+_HOW = re.compile(r"\bhow (?:many )?(\w+)", re.IGNORECASE)
+_AMOUNT = re.compile(
+    rf"(?:[\W\d]|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|to|or|{UNIT})\b)+", re.IGNORECASE
+)
+_MEASURE = re.compile(rf"\d|\s{UNIT}\b", re.IGNORECASE)
+_SIZE = re.compile(r"\bhow (?:tall|high|wide|deep|thick|heavy|far)\b", re.IGNORECASE)
 
 
 def kind_of_answer(question: str, context: str = "") -> Callable[[str, int, int], bool]:
     """Returns a function that tells whether a span of a text can be what a question asks for.
 
-    Years of the question must be those of the span's sentence or line; figures name nobody; what is not so is denied.
+    A line must be about the years of the question, a size is a measure, and what is not so is denied.
 
     Args:
         question: The question.
         context: Titles, whose years every line of the text may mean.
 
     Example:
-        >>> [kind_of_answer("Who built it?")(text, 0, len(text)) for text in ("1958", "Ida Berg")]
+        >>> [kind_of_answer("How tall is it?")(text, 0, len(text)) for text in ("slowly", "3 m")]
         [False, True]
     """
-    named, excluded = _NAMED.match(question), _EXCEPT.match(question)
-    years = {int(year) for year in _YEARS.findall(question) if year not in context}
+    sized, excluded = _SIZE.search(question), _EXCEPT.match(question)
+    years = {year for year in _YEARS.findall(question) if year not in context}
 
     def fits(text: str, start: int, end: int) -> bool:
-        if named and _FIGURES.fullmatch(text[start:end]):
+        if sized and not _MEASURE.search(text[start:end]):
             return False
         begin, stop = text.rfind("\n", 0, start) + 1, (text + "\n").find("\n", end)
         line = text[begin:stop]
         if years:
             part = _sentence(line, start - begin, end - begin)
-            if not any(_is_about(part if _YEARS.search(part) else line, year) for year in years):
+            if not any(year in (part if _YEARS.search(part) else line) for year in years):
                 return False
         return not excluded or _DENIED.search(line) is not None
 
@@ -75,8 +77,8 @@ def core(text: str, start: int, end: int, question: str) -> int:
         'Mount Gimie'
     """
     span = text[start:end]
-    if (counted := _COUNTED.match(span)) and re.search(rf"\bhow many {re.escape(counted[2])}", question, re.IGNORECASE):
-        return start + counted.end(1)
+    if (asked := _HOW.search(question)) and (echo := re.search(rf"\s{re.escape(asked[1].rstrip('s'))}", span, re.I)):
+        return start + echo.start() if _AMOUNT.fullmatch(span[: echo.start()]) else end
     unasked = [
         *([] if _WHEN.search(question) else [_DATED.search(span)]),
         *([_MEASURED_LAST.search(span)] if _ONE_OF_ALL.search(question) and not _MEASURED.search(question) else []),
@@ -93,9 +95,3 @@ def _sentence(line: str, start: int, end: int) -> str:
     breaks = [mark.span() for mark in _BREAK.finditer(line)]
     begin = max((last for _, last in breaks if last <= start), default=0)
     return line[begin : min((first for first, _ in breaks if first >= end), default=len(line))]
-
-
-def _is_about(line: str, year: int) -> bool:
-    """Returns whether a line names a year, or a period with it: "1948-52"."""
-    periods = ((int(first), int(first[: 4 - len(last)] + last)) for first, last in _PERIOD.findall(line))
-    return re.search(rf"(?<!\d){year}(?!\d)", line) is not None or any(a <= year <= b for a, b in periods)

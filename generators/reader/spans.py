@@ -106,7 +106,7 @@ def best_span(
         if not np.isfinite(nats[place]):
             break
         i, j = starts[place], ends[place]
-        start, end = whole_item(text, *_trimmed(text, window.places[i][0], window.places[j][1]))
+        start, end = whole_item(text, *trimmed(text, window.places[i][0], window.places[j][1]))
         end = core(text, start, end, question)
         if _folded(text[start:end]) != named and fits(text, start, end):
             return Span(start, end, float(nats[place]) - null, float(nats[place] - total))
@@ -159,12 +159,12 @@ def _bounds(text: str) -> tuple[frozenset[int], frozenset[int]]:
     return frozenset(first), frozenset(last)
 
 
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     """Returns a span without punctuation around it, or a bracket or quotation mark whose counterpart is outside.
 
     Example:
         >>> text = "It is a tower (332.9 m)."
-        >>> text[slice(*_trimmed(text, 6, 22))], text[slice(*_trimmed(text, 8, len(text)))]
+        >>> text[slice(*trimmed(text, 6, 22))], text[slice(*trimmed(text, 8, 21))]
         ('a tower (332.9 m)', 'tower (332.9 m)')
     """
     start += len(text[start:end]) - len(text[start:end].lstrip(" ,;:.|\n"))
