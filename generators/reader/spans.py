@@ -164,7 +164,7 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
     Example:
         >>> text = "It is a tower (332.9 m)."
-        >>> text[slice(*trimmed(text, 6, 22))], text[slice(*trimmed(text, 8, 21))]
+        >>> text[slice(*trimmed(text, 6, 22))], text[slice(*trimmed(text, 8, 22))]
         ('a tower (332.9 m)', 'tower (332.9 m)')
     """
     start += len(text[start:end]) - len(text[start:end].lstrip(" ,;:.|\n"))
