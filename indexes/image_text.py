@@ -56,7 +56,7 @@ def _search(index: Any, reader: TextReader) -> LabelReading:
     from indexes.live.image_text import IndexText
     from retriever.label_reading import LabelReading
 
-    return LabelReading(IndexText(index), reader.read)
+    return LabelReading(IndexText(index), reader)
 
 
 def _report(folder: Path) -> dict[str, Any]:

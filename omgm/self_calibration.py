@@ -47,8 +47,8 @@ MOST, FEWEST = 200, 40
 DECLINED, KEPT, LEAST, AT = 0.92, 0.94, 0.8, 0.4
 """Share of what the index does not hold that is declined at this threshold, unless less than `KEPT` of what is right
 would be kept: an index of things that look alike declines less, but never less than `LEAST`. If both can be had, the
-threshold is halfway between. All are measured on entities that the fit has not seen; the threshold is that of the
-embedded profile."""
+threshold is halfway between. All are measured on entities that the fit has not seen, by images alone; words and
+keypoints lift what is right, so the embedded profile declines below 0.5."""
 RIDGE = 0.01
 _SIDE, _STORED, _BATCH = 256, 320, 16
 _SMALL, _SAME = 24, 0.1

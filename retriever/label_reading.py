@@ -13,7 +13,7 @@ from torch import Tensor
 
 from retriever.fusion import WORDS
 from retriever.looks import Retrieve, summed
-from retriever.protocols import ReadText
+from retriever.protocols import TextReader
 from retriever.recognition import SURE, Recognition, is_declined
 from retriever.text_questions import TextQuestions
 from retriever.turning import unturned
@@ -23,6 +23,8 @@ FEWEST = 3
 """Fewer letters and figures on an image are no text: patterns and edges look like one or two."""
 NEAREST = 5
 """The best candidates, one of which must have text on its images: reading costs more than the search."""
+GLANCE = 448
+"""Pixels of the longer side in which words to search by are read: those that name a thing are hardly ever smaller."""
 LEGIBLE = 0.8
 """Lines that are read less surely are no answer: 4 of 25 were right, on photographs of packages, films and bottles."""
 
@@ -51,7 +53,7 @@ class LabelReading:
 
     Args:
         index: The texts of the index that is searched.
-        read: Reads the text in images.
+        reader: Reads the text in images.
         weight: Weight of the similarity of words, which step 1 adds to the score of the image.
 
     Attributes:
@@ -60,8 +62,8 @@ class LabelReading:
 
     encode: Callable[[Sequence[str]], FloatArray] | None = None
 
-    def __init__(self, index: TextIndex, read: ReadText, weight: float = WORDS) -> None:
-        self.index, self.read, self.weight = index, read, weight
+    def __init__(self, index: TextIndex, reader: TextReader, weight: float = WORDS) -> None:
+        self.index, self.reader, self.weight = index, reader, weight
 
     @cached_property
     def _questions(self) -> TextQuestions | None:
@@ -98,13 +100,13 @@ class LabelReading:
         if not legible:
             return list(results)
         started = time.perf_counter()
-        lines = self.read([queries[number].image for number in legible])
-        lines = [
-            self._either_way_up(queries[number].image, own) if readings[number] else own
-            for number, own in zip(legible, lines, strict=True)
-        ]
+        glanced, studied = ([n for n in legible if bool(readings[n]) == is_asked] for is_asked in (False, True))
+        lines = self._read(queries, glanced, GLANCE) | {
+            number: self._either_way_up(queries[number].image, own)
+            for number, own in self._read(queries, studied).items()
+        }
         spent = [{"read": (time.perf_counter() - started) * 1000}]
-        texts = {number: tuple(own) if joined(own) else () for number, own in zip(legible, lines, strict=True)}
+        texts = {number: tuple(own) if joined(own) else () for number, own in lines.items()}
         found = [
             replace(result, text=texts.get(number), reading=reading)
             for number, (result, reading) in enumerate(zip(results, readings, strict=True))
@@ -118,11 +120,16 @@ class LabelReading:
         pairs = zip(results, found, strict=True)
         return [replace(after, timings_ms=summed([before.timings_ms, *spent])) for before, after in pairs]
 
+    def _read(self, queries: Sequence[Query], numbers: list[int], side: int | None = None) -> dict[int, list[TextLine]]:
+        if not numbers:
+            return {}
+        return dict(zip(numbers, self.reader.read([queries[n].image for n in numbers], side), strict=True))
+
     def _either_way_up(self, image: Image.Image, lines: list[TextLine]) -> list[TextLine]:
         """Returns the lines of an image, or those of the image upside down if most are unsure, and fewer there."""
         if 2 * _letters(lines, LEGIBLE) > _letters(lines):
             return lines
-        [turned] = self.read([image.transpose(Image.Transpose.ROTATE_180)])
+        [turned] = self.reader.read([image.transpose(Image.Transpose.ROTATE_180)])
         if _letters(turned, LEGIBLE) <= _letters(lines, LEGIBLE):
             return lines
         return [replace(line, box=unturned(line.box, 180)) for line in turned]

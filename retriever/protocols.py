@@ -57,8 +57,6 @@ EncodeParts = Callable[[Image.Image, Sequence[Crop]], Tensor]
 """Returns a vector per part of an image, L2-normalized, [N, dimension]."""
 FeatureMap = Callable[[Image.Image], FloatArray]
 """Returns the feature map of an image, float32 [H, W, width]."""
-ReadText = Callable[[Sequence[Image.Image]], list[list[TextLine]]]
-"""Returns the lines of text in each image, from top to bottom."""
 
 
 @runtime_checkable
@@ -69,8 +67,14 @@ class TextReader(Protocol):
     def fingerprint(self) -> str:
         """A hash of weights and settings: readers with the same fingerprint read the same."""
 
-    def read(self, images: Sequence[Image.Image]) -> list[list[TextLine]]:
-        """Returns the lines of text in each image, from top to bottom."""
+    def read(self, images: Sequence[Image.Image], side: int | None = None) -> list[list[TextLine]]:
+        """Returns the lines of text in each image, from top to bottom.
+
+        Args:
+            images: The images.
+            side: Pixels of the longer side in which lines are searched, if that is less than the reader's own: less
+                time, less small print.
+        """
 
 
 @runtime_checkable

@@ -57,7 +57,7 @@ class Signs:
 
 APART = ("lead_w", "lead_k")
 """The signs that are 0 unless words were read or candidates verified, and are therefore fitted apart."""
-SURE = 0.9
+SURE = 0.75
 """From this probability on, these would not change what an image is recognized as."""
 COMMON = Signs(lead_c=0.05, lead=0.05, lead_a=0.05, distance=4.0)
 """Values that are as common among right candidates as among wrong ones: they stand for signs without scores."""

@@ -84,12 +84,12 @@ class OCR:
         folder = base_model(name)
         return cls(folder / files[0][0], folder / files[1][0], side, threads, fingerprint)
 
-    def read(self, images: Sequence[Image.Image]) -> list[list[TextLine]]:
-        """Returns the lines of text in each image in the order of reading: `retriever.protocols.ReadText`."""
-        return [self._read(prepare_image(image)) for image in images]
+    def read(self, images: Sequence[Image.Image], side: int | None = None) -> list[list[TextLine]]:
+        """Returns the lines of text in each image in the order of reading: `retriever.protocols.TextReader`."""
+        return [self._read(prepare_image(image), min(side or self._side, self._side)) for image in images]
 
-    def _read(self, image: Image.Image) -> list[TextLine]:
-        boxes = self._boxes(image)
+    def _read(self, image: Image.Image, side: int) -> list[TextLine]:
+        boxes = self._boxes(image, side)
         extents = [_shares(box, image) for box in boxes]
         lines = []
         for index in reading_order(extents):
@@ -98,8 +98,8 @@ class OCR:
                 lines.append(TextLine(text, confidence, extents[index]))
         return lines
 
-    def _boxes(self, image: Image.Image) -> list[TextBox]:
-        scale = min(self._side / max(image.size), _ENLARGED)
+    def _boxes(self, image: Image.Image, side: int) -> list[TextBox]:
+        scale = min(side / max(image.size), _ENLARGED)
         width, height = (max(1, round(side * scale / _MULTIPLE)) * _MULTIPLE for side in image.size)
         resized = image.resize((width, height), Image.Resampling.BILINEAR)
         [[probabilities]] = self._detector(resized)

@@ -19,6 +19,7 @@ class LabelReader:
     def __init__(self, fingerprint: str = "label-reader-1") -> None:
         self.fingerprint = fingerprint
         self.images = self.calls = 0
+        self.side: int | None = 0  # of the last images
 
     @staticmethod
     def write(image: Image.Image, text: str) -> Image.Image:
@@ -30,8 +31,9 @@ class LabelReader:
         flat[: len(bits)] |= bits
         return Image.fromarray(pixels)
 
-    def read(self, images: Sequence[Image.Image]) -> list[list[TextLine]]:
+    def read(self, images: Sequence[Image.Image], side: int | None = None) -> list[list[TextLine]]:
         self.images, self.calls = self.images + len(images), self.calls + 1
+        self.side = side
         return [self._lines(image) for image in images]
 
     def _lines(self, image: Image.Image) -> list[TextLine]:

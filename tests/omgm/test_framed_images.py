@@ -22,7 +22,7 @@ from tests.fakes.world import FakeGenerator
 GROUNDS = ("white", "black", "gray", "transparent")
 SHARES = (0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
 PLACES = ((0.5, 0.5), (0.2, 0.7))
-RECOGNIZED = 0.4  # the threshold of the embedded profile
+RECOGNIZED = 0.5  # the threshold of the embedded profile
 
 
 def texture(rng: np.random.Generator, side: int) -> Image.Image:

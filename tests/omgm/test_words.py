@@ -61,7 +61,7 @@ def test_a_package_is_recognized_by_its_label(folder: Path) -> None:
         assert answer.by_text and json.loads(json.dumps(_as_dict(answer)["text"]))[0]["text"] in NAMES[2]
         others = (package("ORGANIC 1 L NET WEIGHT", 90, 4, "navy", "white"), package("", 95))
         foreign, plain = omgm.retrieve([(image, "How heavy is it?") for image in others])
-        assert foreign.recognized is not None and foreign.recognized < 0.4 and not foreign.by_text
+        assert foreign.recognized is not None and foreign.recognized < 0.5 and not foreign.by_text
         assert foreign.text  # also of what is not recognized
         assert not plain.text and not plain.by_text
 

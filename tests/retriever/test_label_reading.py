@@ -17,7 +17,7 @@ from indexes.store.columns import columns
 from indexes.store.index import Index
 from omgm.retriever_messages import read_results, write_results
 from retriever.fusion import WORDS
-from retriever.label_reading import LabelReading
+from retriever.label_reading import GLANCE, LabelReading
 from retriever.pipeline import Retriever
 from retriever.recognition import Recognition, Signs
 from retriever.step1_search import EntitySearch
@@ -56,7 +56,7 @@ def retriever(index: Index, bias: float = -2.0, weight: float = 8.0) -> tuple[Re
     """Returns step 1 with a recognition that weighs the lead in words alone, and its reader."""
     reader = LabelReader()
     recognition = Recognition(bias, Signs(lead_w=weight), 0.5)
-    labels = LabelReading(IndexText(index), reader.read)
+    labels = LabelReading(IndexText(index), reader)
     step = EntitySearch(FakeEncoder(), index, 3, by_text=labels.add)
     return Retriever([step], index, recognition, refine=labels.refine), reader
 
@@ -73,7 +73,7 @@ def test_a_thing_is_recognized_by_its_label(index: Index) -> None:
     assert best.score == pytest.approx((best.sim_c or 0) + WORDS * best.sim_w)
     [alone] = Retriever(pipeline.steps, index, pipeline.recognition).retrieve([query])
     assert alone.text is None and not alone.by_text and alone.recognized == pytest.approx(0.119, abs=1e-3)
-    assert reader.images == 1
+    assert (reader.images, reader.side) == (1, GLANCE)  # nobody sees small print
 
 
 def test_a_surely_recognized_image_is_not_read(index: Index) -> None:
@@ -109,7 +109,7 @@ def test_words_that_several_things_share_recognize_none(index: Index) -> None:
 
 def test_a_candidate_of_words_alone_has_its_exact_score(index: Index) -> None:
     texts = IndexText(index)
-    step = EntitySearch(FakeEncoder(), index, 1, by_text=LabelReading(texts, LabelReader().read).add)
+    step = EntitySearch(FakeEncoder(), index, 1, by_text=LabelReading(texts, LabelReader()).add)
     query = Query(label("SOUR CREAM 12 %", "blue", "blue"), "", text=(TextLine("SOUR CREAM 12 %", 0.9, (0, 0, 1, 1)),))
     [[found]] = step.start([query])([[]])
     assert index.entity(found.row).title == "Sour Cream" and found.sim_w == pytest.approx(1.0)
@@ -156,7 +156,7 @@ def vectors(questions: Sequence[str]) -> FloatArray:
 def asking(index: Index, bias: float) -> tuple[Retriever[Index], LabelReader]:
     """Returns a retriever as `retriever` does, which tells questions about the text from others."""
     reader, recognition = LabelReader(), Recognition(bias, Signs(lead_w=8.0), 0.5)
-    labels = LabelReading(IndexText(index), reader.read)
+    labels = LabelReading(IndexText(index), reader)
     labels.encode = vectors
     step = EntitySearch(FakeEncoder(), index, 3, by_text=labels.add)
     return Retriever([step], index, recognition, refine=labels.refine), reader
@@ -167,7 +167,7 @@ def test_an_image_is_read_for_a_question_about_its_text(index: Index) -> None:
     image = label("SOUR CREAM")
     text, brand, other = pipeline.retrieve([Query(image, q) for q in ("What does it say?", "Which brand?", "How old?")])
     [alone] = Retriever(pipeline.steps, index, pipeline.recognition).retrieve([Query(image, "How old?")])
-    assert (reader.calls, reader.images) == (1, 2)
+    assert (reader.images, reader.side) == (2, None)
     assert [text.reading, brand.reading, other.reading] == ["text", "name", None]
     for result in (text, brand):  # the words change nothing: the image is surely recognized
         assert result.text == (TextLine("SOUR CREAM", 0.9, (0.25, 0.25, 0.75, 0.75)),) and not result.by_text
@@ -195,7 +195,7 @@ class UpsideDown(LabelReader):
 
 
 def test_what_is_upside_down_is_read_if_it_is_asked_for(index: Index) -> None:
-    labels = LabelReading(IndexText(index), (reader := UpsideDown()).read)
+    labels = LabelReading(IndexText(index), (reader := UpsideDown()))
     labels.encode = vectors
     step = EntitySearch(FakeEncoder(), index, 3)
     pipeline = Retriever([step], index, Recognition(3.0, Signs(), 0.5), refine=labels.refine)

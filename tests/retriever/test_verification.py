@@ -103,4 +103,4 @@ def test_the_lead_in_agreement_is_a_sign() -> None:
     assert unverified is not None and unverified.lead_k == 0
     surely = Recognition(3.0, Signs())
     assert not surely.is_unsure([Candidate(0)]) and not Recognition(0.0, Signs()).is_unsure([])
-    assert Recognition(2.0, Signs()).is_unsure([Candidate(0)])  # 0.88
+    assert Recognition(1.0, Signs()).is_unsure([Candidate(0)])  # 0.73

@@ -177,10 +177,10 @@ def test_an_article_that_keeps_its_images_keeps_their_text(tmp_path: Path) -> No
 
 def test_a_killed_build_resumes(tmp_path: Path) -> None:
     class Killed(LabelReader):
-        def read(self, images: Any) -> Any:
+        def read(self, images: Any, side: int | None = None) -> Any:
             if self.calls == 5:
                 raise RuntimeError("killed on purpose")
-            return super().read(images)
+            return super().read(images, side)
 
     whole = world_of(tmp_path / "whole", LabelReader())
     (tmp_path / "again").mkdir()
