@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from evaluation.image_overlap import NOTE
 from evaluation.journal import read_rows
 from evaluation.metrics import CUTOFFS, Outcome, counts_of, is_unseen_question, metric_names
 from evaluation.protocol import comparable
 from evaluation.records import RECORDS, outcome_of, read_records
 from evaluation.significance import LEVEL, RESAMPLES, difference, figure
 from evaluation.summary import counts_line
-from retriever.identity import short_hash
+from indexes.image_copies import KnownImages
 from retriever.wording import counted
 
 QuestionKey = tuple[str, str, str]
@@ -35,13 +34,13 @@ class FinishedRun:
         folder: Its folder.
         metrics: Its `metrics.json`.
         outcomes: Its outcomes by question.
-        images: A hash of the bytes of each image, by that of its id; empty for a run of an agent.
+        images: The image of each question, by the question's id; none if the run does not note them.
     """
 
     folder: Path
     metrics: Mapping[str, Any]
     outcomes: Mapping[QuestionKey, Outcome]
-    images: Mapping[int, int]
+    images: KnownImages
 
 
 def compare(
@@ -54,8 +53,9 @@ def compare(
 ) -> dict[str, Any]:
     """Compares runs over the questions that they have in common.
 
-    Two questions are the same if their ids, images and texts are. Failed and unanswered questions count as wrong.
-    Metrics that not all runs have are listed under `not_compared`. P-values are not corrected for multiple comparisons.
+    Two questions are the same if their ids, texts and images are, the latter by name or by content. Failed and
+    unanswered questions count as wrong. Metrics that not all runs have are listed under `not_compared`. P-values are
+    not corrected for multiple comparisons.
 
     Args:
         folders: Folders that `omgm evaluate` wrote, at least two; the others are compared with the first.
@@ -74,6 +74,7 @@ def compare(
     if len(folders) < 2:
         raise ValueError(f"a comparison needs at least two runs, got {len(folders)}")
     runs = [load_run(folder) for folder in folders]
+    runs = [_named_alike(run, runs[0]) for run in runs]
     _same_dataset(runs)
     labels = _labels(folders)
     problem = comparable({label: run.metrics.get("protocol") for label, run in zip(labels, runs, strict=True)})
@@ -128,28 +129,27 @@ def load_run(folder: Path) -> FinishedRun:
             )
     if not outcomes or not dataset:
         raise ValueError(f"{folder}: the run has no questions or does not name its data set")
-    return FinishedRun(folder, metrics, outcomes, _noted_images(folder))
+    return FinishedRun(folder, metrics, outcomes, KnownImages.load(folder / NOTE))
 
 
-def _noted_images(folder: Path) -> dict[int, int]:
-    """Returns what a run notes of its images (`evaluation.run.claim`)."""
-    path, name = folder / "run.npz", "query images"
-    if not path.is_file():
-        return {}
-    with np.load(path, allow_pickle=False) as arrays:
-        if f"{name}.names" not in arrays:
-            return {}
-        return dict(zip(arrays[f"{name}.names"].tolist(), arrays[f"{name}.contents"].tolist(), strict=True))
+def _named_alike(run: FinishedRun, first: FinishedRun) -> FinishedRun:
+    """Returns a run whose images are named as in the first, if they are copies."""
+    names = {(id, text): image for id, image, text in first.outcomes}
+    copies = {id for id, _ in run.images.same(first.images, zip(run.images.ids, run.images.ids, strict=True))}
+    outcomes = {
+        (id, names.get((id, text), image) if id in copies else image, text): outcome
+        for (id, image, text), outcome in run.outcomes.items()
+    }
+    return replace(run, outcomes=outcomes)
 
 
 def _other_images(runs: Sequence[FinishedRun], labels: Sequence[str], keys: Sequence[QuestionKey]) -> Iterator[str]:
     """Says of each run how many of the questions were asked with other images than in the first, under their names."""
-    names = [short_hash(image) for _, image, _ in keys]
     first = runs[0].images
     for run, label in zip(runs[1:], labels[1:], strict=True):
-        others = sum(run.images.get(name, first[name]) != first[name] for name in names if name in first)
-        if others:
-            yield f"in {label}, the image files of {others} of {counted(len(keys), 'common question')} have other bytes"
+        known = {id for id, *_ in keys} & {*first.ids} & {*run.images.ids}
+        if others := len(known) - len(run.images.same(first, ((id, id) for id in known))):
+            yield f"in {label}, {others} of {counted(len(keys), 'common question')} show other images"
 
 
 def _metric_scores(run: FinishedRun, keys: Sequence[QuestionKey]) -> MetricScores:

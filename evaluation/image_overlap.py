@@ -7,8 +7,8 @@ note theirs in a file beside what they write.
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,8 +16,8 @@ from typing import Any, Self
 import numpy as np
 
 from evaluation.datasets import Question, find_query_image
-from evaluation.metrics import Outcome, figures_of, percent
-from indexes.image_copies import KnownImages, are_copies
+from evaluation.metrics import Outcome, figures_of, mean, percent
+from indexes.image_copies import KnownImages
 from indexes.store.article_store import ArticleStore
 from indexes.store.index import Index
 from retriever.wording import counted
@@ -25,8 +25,8 @@ from retriever.wording import counted
 logger = logging.getLogger(__name__)
 
 NOTE = "images.npz"
-"""The file beside an index or a profile that notes its labeled images, or those that it was trained or tuned on. It is
-no part of the index, so that equal builds elsewhere are equal."""
+"""The file that notes images: beside an index its labeled ones, beside a profile those that it was trained or tuned on,
+in a run those of its questions. It is no part of the index, so that equal builds elsewhere are equal."""
 PLACES = {
     "labeled": "labeled images of the index",
     "profile": "images that the profile was trained or tuned on",
@@ -40,43 +40,55 @@ class ImageOverlap:
     """Where else the images of questions are.
 
     Attributes:
+        images: The image of each question, by the question's id.
         places: One place for each question whose image is elsewhere, by the question's id.
     """
 
+    images: KnownImages
     places: Mapping[str, str]
 
     @classmethod
     def of(
-        cls, questions: Sequence[Question], query_images: Path, index: Index, folder: Path, profile: Path | None = None
+        cls, questions: Sequence[Question], images: KnownImages, index: Index, folder: Path, profile: Path | None = None
     ) -> Self:
         """Compares the images of questions with those of an index, and with those that a profile was made from.
 
         Args:
             questions: The questions.
-            query_images: The folder of their images.
+            images: Their images, by the question's id (`images_of`).
             index: The index.
             folder: The index's folder.
             profile: The folder of the profile, if it has one.
         """
-        asked = read_images((question.image_id for question in questions), query_images)
-        places = dict.fromkeys(_with_main_image(questions, asked, index), "main")
+        places = dict.fromkeys(_with_main_image(questions, images, index), "main")
         labeled = index.manifest.inputs.labeled != "none"
         for place, noted in (("profile", profile), ("labeled", folder if labeled else None)):
-            copies = set() if noted is None else asked.copies_in(KnownImages.load(noted / NOTE))
-            places |= {question.id: place for question in questions if question.image_id in copies}
+            if noted is not None:
+                places |= dict.fromkeys(images.copies_in(KnownImages.load(noted / NOTE)), place)
         if labeled and not (folder / NOTE).is_file():
             what = "whether they are those of the questions is unknown until it is built again"
             logger.warning(
                 "%s: the index has labeled images, but no note of their content (%s): %s", folder, NOTE, what
             )
-        return cls(places)
+        return cls(images, places)
 
     def __call__(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """Returns the entries for `metrics.json`: which questions, their share, and the figures of all others."""
-        others = [outcome for outcome in outcomes if outcome.id not in self.places]
-        count = len(outcomes) - len(others)
-        overlap = {"share": count / len(outcomes), "questions": dict(self.places), "others": figures_of(others)}
-        return {"n_overlap": count, "overlap": overlap}
+        return self._entries(len(outcomes), figures_of([one for one in outcomes if one.id not in self.places]))
+
+    def of_scores(self, scores: Mapping[str, float]) -> dict[str, Any]:
+        """Returns the entries for the `metrics.json` of an agent's run, given the score of each question."""
+        others = [score for id, score in scores.items() if id not in self.places]
+        return self._entries(len(scores), {"n": len(others), "accuracy": mean(others)})
+
+    def _entries(self, n: int, others: Mapping[str, Any]) -> dict[str, Any]:
+        count = n - others["n"]
+        return {"n_overlap": count, "overlap": {"share": count / n, "questions": dict(self.places), "others": others}}
+
+
+def images_of(questions: Iterable[Question], folder: Path) -> KnownImages:
+    """Reads the image of each question, by the question's id."""
+    return KnownImages.of({question.id: find_query_image(folder, question.image_id) for question in questions})
 
 
 def read_images(ids: Iterable[str], folder: Path) -> KnownImages:
@@ -85,7 +97,7 @@ def read_images(ids: Iterable[str], folder: Path) -> KnownImages:
 
 
 def note_images(folder: Path, images: KnownImages, profile: Path | None = None) -> None:
-    """Notes images beside an index or a profile; with `profile`, also those that the profile in that folder notes.
+    """Notes images beside an index, a run or a profile; with `profile`, also those that the profile there notes.
 
     Images of several data sets may have the same id. If there are no images, an earlier note goes.
     """
@@ -105,7 +117,7 @@ def overlap_text(metrics: Mapping[str, Any]) -> list[str]:
         return []
     counts, others = Counter(overlap["questions"].values()), overlap["others"]
     where = ", ".join(f"{count:,} among {PLACES[place]}" for place, count in counts.most_common())
-    figures = ", ".join(f"{name.replace('_', ' ')} {percent(others[name])}" for name in _SHOWN)
+    figures = ", ".join(f"{name.replace('_', ' ')} {percent(others[name])}" for name in _SHOWN if name in others)
     rest = f"the other {counted(others['n'], 'question')}: {figures}" if others["n"] else "no other questions"
     return [f"overlap known images {percent(overlap['share'])} ({where}); {rest}"]
 
@@ -124,23 +136,25 @@ def warn_of_labeled(images: Mapping[str, Path | None], index: Path) -> None:
 
 def warn_of_main(questions: Sequence[Question], images: Mapping[str, Path | None], index: ArticleStore) -> None:
     """Warns if images are the main images of their entities, on which a training is trained, too."""
-    if same := list(_with_main_image(questions, KnownImages.of(images), index)):
+    known = KnownImages.of({question.id: images.get(question.image_id) for question in questions})
+    if same := _with_main_image(questions, known, index):
         share = f"{percent(len(same) / len(questions))} percent"
         what = "have the main image of their entity, on which the encoder is trained, too"
         logger.warning("%d of %s (%s) %s", len(same), counted(len(questions), "question"), share, what)
 
 
-def _with_main_image(questions: Sequence[Question], asked: KnownImages, index: ArticleStore) -> Iterator[str]:
-    """Yields the ids of the questions whose image is the main image of a gold entity."""
-    pairs = [
-        (question, row)
-        for question in questions
-        for entity in question.entity_ids
-        if (row := index.row_of(entity)) is not None
-    ]
-    main = KnownImages.of({str(row): index.image_path(row) for row in {row for _, row in pairs}})
-    place, main_place = (dict(zip(known.ids, range(len(known.ids)), strict=True)) for known in (asked, main))
-    pairs = [(question, row) for question, row in pairs if question.image_id in place and str(row) in main_place]
-    ones = asked.signatures[[place[question.image_id] for question, _ in pairs]]
-    others = main.signatures[[main_place[str(row)] for _, row in pairs]]
-    yield from (question.id for (question, _), same in zip(pairs, are_copies(ones, others), strict=True) if same)
+def _with_main_image(questions: Sequence[Question], images: KnownImages, index: ArticleStore) -> set[str]:
+    """Returns the ids of the questions whose image is the main image of a gold entity."""
+    rows = ((question.id, index.row_of(entity)) for question in questions for entity in question.entity_ids)
+    pairs = [(id, str(row)) for id, row in rows if row is not None]
+    main = KnownImages.of({row: index.image_path(int(row)) for row in {row for _, row in pairs}})
+    return {id for id, _ in images.same(main, pairs)}
+
+
+def main_copies(index: ArticleStore, rows: Iterable[int]) -> list[list[str]]:
+    """Returns the ids of those entities whose main images are copies of one another, the largest group first."""
+    names = KnownImages.of({str(row): index.image_path(row) for row in rows}).names()
+    groups = defaultdict(list)
+    for row, name in names.items():
+        groups[name].append(index.entity(int(row)).id)
+    return sorted((group for group in groups.values() if len(group) > 1), key=len, reverse=True)

@@ -26,11 +26,11 @@ def fill(
     batch: int,
     do: Callable[[list[T]], Iterable[Row]],
     again: Callable[[int, Row], bool],
-) -> None:
+) -> int:
     """Writes a JSON line for each item: first the missing ones, then again those of earlier calls that `again` picks.
 
     Lines reach the disk batch by batch. Repeated lines go to `<name>.again.jsonl` and replace the old ones once all of
-    them are there. Lines that this call writes are not repeated.
+    them are there. Lines that this call writes are not repeated; their number is returned.
 
     Args:
         path: The file, created if absent.
@@ -54,6 +54,7 @@ def fill(
 
         _append(newer, repeated, len(places), batch, do, f"{path.stem} again")
         _replace_lines(path, newer)
+    return total - before + len(places)
 
 
 def repeated_lines(path: Path) -> Path:
@@ -78,12 +79,7 @@ def read_rows(path: Path, *, unfinished: bool = False) -> Iterator[Row]:
 
 
 def warn_of_failures(out: Path, reasons: Iterable[str | None]) -> None:
-    """Logs how many questions of a run failed and why the first of them did.
-
-    Args:
-        out: The folder of the run.
-        reasons: For every question, why it failed; `None` if it did not.
-    """
+    """Logs how many questions of the run in `out` failed, and the first of their `reasons`; `None` is none."""
     listed = list(reasons)
     if failed := [reason for reason in listed if reason is not None]:
         logger.warning(

@@ -216,7 +216,8 @@ def _answers(outcomes: Sequence[Outcome], dataset: Dataset) -> dict[str, Any]:
     names = metric_names(outcomes)
     metric = names[0] if names else dataset.metric
     figures: dict[str, Any] = {"metric": metric, "accuracy": _accuracy(outcomes)}
-    figures |= {name: mean([o.answer_scores.get(name, 0.0) for o in outcomes]) for name in names[1:]}
+    judged = [] if figures["accuracy"] is None else outcomes
+    figures |= {name: mean([o.answer_scores.get(name, 0.0) for o in judged]) for name in names[1:]}
     if names and (note := dataset.note(metric)):
         figures["note"] = note
     shown = [o for o in outcomes if not (o.failed or "").startswith("image:")]
@@ -252,8 +253,9 @@ def figures_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _accuracy(outcomes: Sequence[Outcome]) -> float | None:
-    """Returns the mean of the data set's own score over the queries that were put to a generator."""
-    return mean([_score(o) for o in outcomes if o.answer_correct is not None])
+    """Returns the mean of the data set's own score over the queries put to a generator, if any has a reference."""
+    judged = [o for o in outcomes if o.answer_correct is not None]
+    return None if all(o.without_reference for o in judged) else mean([_score(o) for o in judged])
 
 
 def _score(outcome: Outcome) -> float:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.datasets import load
+from evaluation.image_overlap import images_of, note_images
 from evaluation.records import RECORDS, QueryRecord, read_records
 from evaluation.run import evaluate
 from retriever.asking import Generator, QueryRetriever
@@ -54,6 +55,7 @@ def evaluate_file(
     """
     questions = load(dataset, Path(queries))[:limit]
     metrics = evaluate(retriever, generator, questions, query_images, out, dataset=dataset, progress=progress)
+    note_images(Path(out), images_of(questions, Path(query_images)))
     return Evaluation(metrics, [as_row(record) for record in read_records(Path(out) / RECORDS)])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -86,6 +86,14 @@ class KnownImages(NamedTuple):
         """Returns the ids of the images that have a copy among `others`."""
         return {self.ids[row] for rows, _ in _pairs(self.signatures, others.signatures) for row in rows.tolist()}
 
+    def same(self, others: Self, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Returns those pairs of an id and one of `others` whose images are copies; what is unknown is none."""
+        here, there = ({id: row for row, id in enumerate(known.ids)} for known in (self, others))
+        known = [(one, other) for one, other in pairs if one in here and other in there]
+        ones = self.signatures[[here[one] for one, _ in known]]
+        theirs = others.signatures[[there[other] for _, other in known]]
+        return [pair for pair, same in zip(known, are_copies(ones, theirs), strict=True) if same]
+
     def names(self) -> dict[str, str]:
         """Returns a name for the content of each image, by id: copies, and copies of copies, have the same."""
         distinct, inverse = np.unique(self.signatures, axis=0, return_inverse=True)
@@ -132,7 +140,7 @@ def _signatures(contents: Sequence[Content], cache: Path | None) -> Iterator[byt
         logger.info("%s: cannot be used (%s); decoding every image", path or "signatures", error)
         db = sqlite3.connect(":memory:", isolation_level=None)
         db.execute(_TABLE)
-    shown = len(contents) > _AT_ONCE
+    shown = len(contents) > 2 * _AT_ONCE
     with closing(db), progress_bar(total=len(contents), desc="comparing images", unit="image", shown=shown) as bar:
         waiting = zip(digests_of(contents), contents, strict=True)
         while part := list(islice(waiting, _AT_ONCE)):

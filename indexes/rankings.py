@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
@@ -14,6 +15,8 @@ from indexes.json_streams import has_lines, read_items, read_members, read_value
 from indexes.labeled_values import folded, kind
 from indexes.ranked_lists import Order, RankedList, Ranking, check_order, finite, in_order
 from retriever.wording import counted
+
+logger = logging.getLogger(__name__)
 
 _RUN = re.compile(rb"\S+\s+\S+\s+.+\s+\d+\s+[-+.\deE]+\s+[^\s{}\[\]]+")  # a line of a run in TREC's format
 
@@ -61,7 +64,11 @@ def read_rankings(
         raise ValueError(f"{path}: has none of the questions, such as {next(iter(wanted))!r}{example}")
     if order is None:
         check_order(path, lists, flag)
-    return in_order(lists, order)
+    rankings = in_order(lists, order)
+    if twice := [id for id, ranking in rankings.items() if len(dict(ranking)) < len(ranking)]:
+        what = f"{len(twice):,} of {counted(len(rankings), 'list')}, such as that of {twice[0]!r}"
+        logger.warning("%s: %s, have a candidate more than once; its best place counts", path, what)
+    return rankings
 
 
 def _is_json(path: Path) -> bool:

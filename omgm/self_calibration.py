@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from evaluation.recognition import CROP, FOLDS, Trial, fit, logit, probability
+from indexes.image_copies import KnownImages
 from indexes.live.following import FollowingIndex
 from indexes.progress import progress_bar
 from indexes.store.index import Index
@@ -30,14 +31,14 @@ from omgm.own_recognition import images_in, read_recognition, write_recognition
 from omgm.settings import Profile
 from retriever.borders import trim
 from retriever.image_cache import ImageCache, set_content
-from retriever.images import load_image, load_small
+from retriever.images import load_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.recognition import APART, SIGNS, Recognition, signs_of
-from retriever.types import FloatArray, Options, Query, RetrievalResult
+from retriever.types import Options, Query, RetrievalResult
 from training.augment import vary
 
 logger = logging.getLogger(__name__)
@@ -51,9 +52,6 @@ threshold is halfway between. All are measured on entities that the fit has not 
 keypoints lift what is right, so the embedded profile declines below 0.5."""
 RIDGE = 0.01
 _SIDE, _STORED, _BATCH = 256, 320, 16
-_SMALL, _SAME = 24, 0.1
-"""Images are the same if, at so many pixels a side, they differ by at most this share of their contrast. In seven
-collections, images that were saved twice differ by at most 0.05, all others by at least 0.13."""
 _CACHE_BYTES = 2**26
 """For a batch of images: larger models compute more from each."""
 
@@ -96,13 +94,12 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
     steps = search_steps(profile, index, encoder, fusion, None)
     retriever = Retriever(steps, index, trim_borders=profile.search.trim_borders, device=index.device)
     all_signs(retriever, encoder)
-    small: dict[int, FloatArray] = {}
     bars = progress_bar(total=len(shown), desc="calibrate", unit="image")
     with _caching(encoder, fusion), bars as bar:
         trials: list[Trial] = []
         for start in range(0, len(shown), _BATCH):
             part = shown[start : start + _BATCH]
-            trials += _trials(retriever, index, part, start, small)
+            trials += _trials(retriever, index, part, start)
             bar.update(len(part))
     try:
         recognition, curve = _fitted(trials)
@@ -187,9 +184,7 @@ def bent(images: Tensor, generator: torch.Generator) -> Tensor:
     return (moved * (1 + 2.5 * wave[:, None])).clamp(0, 1)
 
 
-def _trials(
-    retriever: Retriever[Index], index: Index, rows: Sequence[int], seed: int, small: dict[int, FloatArray]
-) -> Iterator[Trial]:
+def _trials(retriever: Retriever[Index], index: Index, rows: Sequence[int], seed: int) -> Iterator[Trial]:
     paths = [index.image_path(row) for row in rows]
     contents = [path.read_bytes() if path else b"" for path in paths]
     shown = [load_image(content) for content in contents]
@@ -199,30 +194,23 @@ def _trials(
         set_content(image, f"{seed} {number}")
     queries = [Query(image, "", str(row)) for image, row in zip(images, [*rows, *rows], strict=True)]
     whole = retriever.retrieve(queries)
-    same = [_same(index, result, int(query.id), small) for result, query in zip(whole, queries, strict=True)]
-    without = [replace(query, options=Options(exclude=tuple(own))) for query, own in zip(queries, same, strict=True)]
+    same = _same(index, whole)
+    without = [replace(query, options=Options(exclude=tuple(same[query.id]))) for query in queries]
     for results, held in ((whole, True), (retriever.retrieve(without), False)):
-        for query, result, own in zip(queries, results, same, strict=True):
+        for query, result in zip(queries, results, strict=True):
             signs = signs_of(result.candidates)
             if signs is not None:
-                yield Trial(query.id, signs, held, held and result.candidates[0].row in own)
+                yield Trial(query.id, signs, held, held and result.candidates[0].row in same[query.id])
 
 
-def _same(index: Index, result: RetrievalResult, row: int, small: dict[int, FloatArray]) -> set[int]:
-    """Returns an entity and the candidates that show the same image; keeps the images' few pixels in `small`."""
-    shown = {row, *(candidate.row for candidate in result.candidates)}
-    for one in shown - small.keys():
-        if (path := index.image_path(one)) is not None:
-            small[one] = _few_pixels(path)
-    own = small[row]
-    most = _SAME * float(np.abs(own - own.mean((0, 1))).mean())
-    return {row} | {one for one in shown & small.keys() if float(np.abs(small[one] - own).mean()) <= most}
-
-
-def _few_pixels(path: Path) -> FloatArray:
-    """Returns an image as float32 [_SMALL, _SMALL, 3], in levels of 0 to 255."""
-    image = load_small(path, 4 * _SMALL).resize((_SMALL, _SMALL), Image.Resampling.BOX)
-    return np.asarray(image, np.float32)
+def _same(index: Index, results: Sequence[RetrievalResult]) -> dict[str, set[int]]:
+    """Returns, for each query named after an entity's row, that entity and the candidates that show the same image."""
+    pairs = {(result.query_id, str(candidate.row)) for result in results for candidate in result.candidates}
+    rows = {result.query_id: {int(result.query_id)} for result in results}
+    images = KnownImages.of({row: index.image_path(int(row)) for row in {*rows, *(other for _, other in pairs)}})
+    for row, other in images.same(images, pairs):
+        rows[row].add(int(other))
+    return rows
 
 
 def _fitted(trials: Sequence[Trial]) -> tuple[Recognition, list[Curve]]:

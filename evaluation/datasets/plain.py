@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.datasets.dataset import Dataset, Scores
-from evaluation.datasets.plain_rows import OTHERS, plain_rows, renamed
+from evaluation.datasets.plain_rows import NO_ANSWERS, OTHERS, plain_rows, renamed
 from evaluation.datasets.question import Item, Question
 from evaluation.datasets.rows import Row, name, optional_text, questions, text, texts
 from evaluation.own_answers import own_match
@@ -160,7 +160,12 @@ def _question(row: Row, where: str) -> Question:
     for field in ("image", "question", "answers"):
         if field not in row:
             names = ", ".join((field, *OTHERS[field]))
-            hint = "; VQA's files, with answers in a separate file, need --dataset okvqa" if field == "answers" else ""
+            hint = (
+                f"; --query-map answers={NO_ANSWERS} if there are none; VQA's files, with answers in a separate file, "
+                "need --dataset okvqa"
+                if field == "answers"
+                else ""
+            )
             if dataset := _dataset_of(row):
                 hint = f"; or is the file for --dataset {dataset}?"
             raise ValueError(

@@ -12,6 +12,8 @@ from indexes.arrow_rows import rows_of_parquet
 from indexes.json_streams import has_lines, read_items, starts_with
 from indexes.labeled_values import NO_NAMES, Names, folded, value_at
 
+NO_ANSWERS = "none"
+"""The name that says that no question has an answer, as in test splits whose answers are kept back."""
 OTHERS = {
     "id": ("question_id", "data_id", "sample_id", "qid", "uid"),
     "image": ("image_id", "image_path", "image_url", "image_name", "img_path", "img_id", "img", "file_name", "images"),
@@ -89,7 +91,7 @@ def _columns(own: Row) -> list[Row]:
 def _split(row: Row, names: Names) -> Row:
     """Returns a row of CSV with its values of several parts as lists, and its section as a number."""
     named = {key: value for key, value in renamed(row, names).items() if value != ""}
-    lists: Row = {key: split_cell(str(named[key])) for key in ("answers", "entity") if key in named}
+    lists: Row = {key: split_cell(str(named[key])) for key in ("answers", "entity") if named.get(key) is not None}
     lists |= {"answers": list(map(_typed, lists["answers"]))} if "answers" in lists else {}
     section = str(named.get("section", ""))
     return named | lists | ({"section": int(section)} if section.isdecimal() else {})
@@ -106,6 +108,8 @@ def renamed(row: Row, names: Names = NO_NAMES) -> Row:
     """Returns a row with its fields renamed to ours, by `names` or else from the usual names."""
     given = {folded(key): key for key in reversed(row)}
     mapped = {field: value for field in names if (value := value_at(row, names[field])) is not None}
+    if names.get("answers") == NO_ANSWERS and "answers" not in mapped:
+        mapped["answers"] = None
     named = row | mapped
     for field, others in OTHERS.items():
         found = next((given[folded(other)] for other in (field, *others) if folded(other) in given), None)

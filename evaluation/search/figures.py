@@ -95,8 +95,10 @@ def _answers(
 ) -> dict[str, Any]:
     names = list(records[0]["scores"])
     main = "llm_judge" if verdicts is not None else names[0]
-    figures: dict[str, Any] = {"metric": main, "accuracy": mean(scores)}
-    figures |= {name: mean([record["scores"][name] for record in records]) for name in names if name != main}
+    judged = any(record["answers"] for record in records)
+    figures: dict[str, Any] = {"metric": main, "accuracy": mean(scores) if judged else None}
+    further = [name for name in names if name != main]
+    figures |= {name: mean([record["scores"][name] for record in records]) if judged else None for name in further}
     pairs = zip(records, scores, strict=True)
     shown = [score for record, score in pairs if not (record["failed"] or "").startswith("its image")]
     if len(shown) < len(records):

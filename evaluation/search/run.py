@@ -60,6 +60,7 @@ class SearchRun:
         deviations: A sentence on each deviation from the published protocol, by its short name (`Protocol`).
         known: Tells whether an entity is in the index.
         recorded: Folders with what was recorded of the run, which go if another run replaces it.
+        further: Computes further entries of `metrics.json` from the score of each question, by its id.
     """
 
     dataset: str
@@ -74,6 +75,7 @@ class SearchRun:
     deviations: Mapping[str, str] = field(default_factory=dict)
     known: Callable[[str], bool] = lambda _: True
     recorded: tuple[Path, ...] = ()
+    further: Callable[[Mapping[str, float]], Mapping[str, Any]] = lambda _: {}
 
 
 def evaluate_search(run: SearchRun, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
@@ -126,10 +128,12 @@ def evaluate_search(run: SearchRun, out: Path, *, overwrite: bool = False) -> di
             lambda place, verdict: verdict.get("answer") != records[place]["answer"],
         )
     metrics = search_metrics(header, records, steps, verdicts, run.deviations)
+    scores = main_scores(records, verdicts)
+    metrics |= run.further({record["id"]: score for record, score in zip(records, scores, strict=True)})
     warn_of_failures(out, (record["failed"] for record in records))
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
     write_scores(out, metrics)
-    write_report(out, metrics, records, main_scores(records, verdicts))
+    write_report(out, metrics, records, scores)
     return metrics
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.ablation import SectionChoice, choices
-from evaluation.image_overlap import ImageOverlap, read_images
+from evaluation.image_overlap import ImageOverlap, images_of, note_images, read_images
 from evaluation.records import RECORDS, QueryRecord, read_records
 from evaluation.run import evaluate
 from evaluation.sweep import best_section
@@ -75,6 +75,7 @@ class TableRuns:
             deviations=self.components.deviations,
             further=self._overlap,
         )
+        note_images(folder, self._overlap.images)
         if metrics["n_failed"]:  # not retried later, because the runs that replay this one must match it
             logger.warning("tables keep run %s despite its failures; delete %s to redo all runs", name, folder.parent)
         return folder
@@ -88,7 +89,8 @@ class TableRuns:
     def _overlap(self) -> ImageOverlap:
         asked, index = self.questions, self.main
         folder = asked.index or index.folder
-        return ImageOverlap.of(asked.questions, asked.query_images, index, folder, self.components.folder)
+        images = images_of(asked.questions, asked.query_images)
+        return ImageOverlap.of(asked.questions, images, index, folder, self.components.folder)
 
     @cached_property
     def _indexes(self) -> TableIndexes:

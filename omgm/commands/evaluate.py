@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.ablation import as_markdown, step_table
     from evaluation.bem import load_bem
     from evaluation.given import GOLD, GivenCandidates
-    from evaluation.image_overlap import ImageOverlap, overlap_text
+    from evaluation.image_overlap import ImageOverlap, images_of, note_images, overlap_text
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.summary import as_text, check_any
@@ -117,6 +117,7 @@ def run(args: argparse.Namespace) -> None:
             settings["step1"] |= covered
         retriever.steps = [step1, *retriever.steps[1:]]
         retriever.recognition = None  # it is fitted to the scores of our step 1
+    overlap = ImageOverlap.of(questions, images_of(questions, images), index, args.index, profile_folder(args))
     metrics = evaluate(
         retriever,
         None if args.no_answers else build_generator(profile),
@@ -131,10 +132,11 @@ def run(args: argparse.Namespace) -> None:
         bem=bem,
         depends_on=used(profile, index, answers=not args.no_answers),
         deviations=deviations(profile, args.dataset),
-        further=ImageOverlap.of(questions, images, index, args.index, profile_folder(args)),
+        further=overlap,
         overwrite=args.overwrite,
         entity_image=lambda entity: None if (row := index.row_of(entity)) is None else index.image_path(row),
     )
+    note_images(args.out, overlap.images)
     rows = step_table(read_records(args.out / RECORDS))
     write_json(args.out / "ablation.json", rows)
     write_whole(args.out / "ablation.md", as_markdown(rows).encode())

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omgm.commands.agents import add_agent
-from omgm.commands.common import describe, existing, profile_of, query_images_of, question_names, report
+from omgm.commands.common import (
+    describe,
+    existing,
+    profile_folder,
+    profile_of,
+    query_images_of,
+    question_names,
+    report,
+)
 from omgm.commands.numbers import positive
 from search_agents.policies import policy_kind, policy_names
 
@@ -50,10 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Evaluates an agent and prints the main figures."""
     from evaluation.datasets.dataset import dataset_named
+    from evaluation.image_overlap import ImageOverlap, note_images, overlap_text
     from evaluation.search.figures import as_text
     from evaluation.search.run import SearchRun, evaluate_search
     from evaluation.search.tasks import read_regions, read_tasks
     from evaluation.summary import check_any
+    from indexes.image_copies import KnownImages
     from omgm.agent import Agent, access_of, budget_of, wordings_of
     from omgm.agent_evaluation import Conduct, ask, judging, single_steps
     from omgm.api import OMGM
@@ -103,10 +113,14 @@ def run(args: argparse.Namespace) -> None:
             recorded = sorted(args.corpus.glob("*/*.json"))
             files = ((path.relative_to(args.corpus).as_posix(), path) for path in recorded)
             depends_on["corpus"] = files_as_items(files, "result")
+        selected = partial(_selected, read, args.only_split, args.limit)
+        known = KnownImages.of({task.question.id: next(iter(task.images.found), None) for task in selected(True)})
+        questions = [task.question for task in selected(False)]
+        overlap = ImageOverlap.of(questions, known, omgm.index, args.index, profile_folder(args))
         evaluation = SearchRun(
             dataset=args.dataset,
             mode=mode,
-            read=partial(_selected, read, args.only_split, args.limit),
+            read=selected,
             ask=partial(ask, agent, conduct, budget_of(settings)),
             steps=single_steps(args.dataset, queries, agent, conduct),
             verdict=verdict,
@@ -122,9 +136,12 @@ def run(args: argparse.Namespace) -> None:
             deviations=conduct.deviations(proposes=proposes),
             known=lambda entity: omgm.index.row_of(entity) is not None,
             recorded=(args.out / "corpus",),
+            further=overlap.of_scores,
         )
         metrics = evaluate_search(evaluation, args.out, overwrite=args.overwrite)
-    report(args, metrics, f"{as_text(metrics)}\n\n{args.out / 'report.html'}")
+        note_images(args.out, known)
+    lines = [as_text(metrics), *overlap_text(metrics), "", str(args.out / "report.html")]
+    report(args, metrics, "\n".join(lines))
     check_any(metrics)
 
 

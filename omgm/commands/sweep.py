@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
         held_out = argparse.Namespace(**vars(args) | {"queries": existing(args.report_queries, "--report-queries")})
         questions["report"] = selected_questions(held_out)
 
-    from evaluation.image_overlap import ImageOverlap, note_images, read_images
+    from evaluation.image_overlap import ImageOverlap, images_of, note_images, read_images
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.summary import check_any, counts_line
@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> None:
     contents = read_images((one.image_id for part in questions.values() for one in part), images).names()
     counts = {}
     for split, selected in questions.items():
+        known = images_of(selected, images)
         metrics = evaluate(
             retriever,
             None,
@@ -91,9 +92,10 @@ def run(args: argparse.Namespace) -> None:
             settings=profile.model_dump(mode="json"),
             index_info=describe(retriever.index),
             depends_on=used(profile, retriever.index, answers=False),
-            further=ImageOverlap.of(selected, images, retriever.index, args.index, profile_folder(args)),
+            further=ImageOverlap.of(selected, known, retriever.index, args.index, profile_folder(args)),
             overwrite=args.overwrite,
         )
+        note_images(args.out / split, known)
         check_any(metrics)
         counts[split] = counts_line(metrics)
     report = "report" in questions

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from retriever.types import FloatArray
 
-VERSION = "sift-384-300"
+VERSION = "sift-384-300-2"
 """Changes whenever the same image gets other keypoints."""
 SIDE = 384
 """Pixels of the longer side, to which larger images are reduced."""
@@ -32,6 +32,7 @@ _SIGMA, _OF_CAMERA = 1.6, 0.5  # blur of an octave's first level, and the blur t
 _CONTRAST = 0.0033  # least difference of Gaussians, of 1; half of what Lowe keeps, because things may be dim
 _EDGE = 10.0  # how much stronger a curvature may be than the one across it
 _MARGIN = 8  # pixels at the frame without keypoints
+_TILE = 16  # pixels in a row that one product of matrices blurs, which is several times as fast as a convolution
 _BINS, _SECOND = 36, 0.8  # of orientations, and what share of the highest another peak must have
 _CELLS, _DIRECTIONS, _ACROSS = 4, 8, 16  # of a descriptor, and samples in both directions
 _CLIPPED = 0.2  # largest share of a direction, so that glare does not outweigh the rest
@@ -71,31 +72,40 @@ def find_keypoints(image: Image.Image) -> Keypoints:
 
 def _octaves(gray: Tensor) -> Iterator[Tensor]:
     """Yields the levels of each octave, more and more blurred, [`_SCALES` + 3, H, W]."""
-    first = _blurred(gray[None, None], math.sqrt(_SIGMA**2 - _OF_CAMERA**2))
+    [first] = _blurred(gray, (math.sqrt(_SIGMA**2 - _OF_CAMERA**2),))
+    further = tuple(_SIGMA * math.sqrt(4 ** (level / _SCALES) - 1) for level in range(1, _SCALES + 3))
     for _ in range(_OCTAVES):
-        if min(first.shape[-2:]) <= 3 * _MARGIN:
+        if min(first.shape) <= 3 * _MARGIN:
             return
-        levels = [first]
-        for level in range(1, _SCALES + 3):
-            before = _SIGMA * 2 ** ((level - 1) / _SCALES)
-            levels.append(_blurred(levels[-1], before * math.sqrt(2 ** (2 / _SCALES) - 1)))
-        yield torch.cat(levels)[:, 0]
-        first = levels[_SCALES][..., ::2, ::2]
+        yield torch.cat([first[None], levels := _blurred(first, further)])
+        first = levels[_SCALES - 1, ::2, ::2]
 
 
-def _blurred(image: Tensor, sigma: float) -> Tensor:
-    """Blurs an image [1, 1, H, W]."""
-    kernel = _kernel(sigma)
-    reach = len(kernel) // 2
-    across = functional.conv2d(functional.pad(image, (reach, reach, 0, 0), "replicate"), kernel[None, None, None])
-    return functional.conv2d(functional.pad(across, (0, 0, reach, reach), "replicate"), kernel[None, None, :, None])
+def _blurred(image: Tensor, sigmas: tuple[float, ...]) -> Tensor:
+    """Blurs an image [H, W] by each of `sigmas`, [len(`sigmas`), H, W]."""
+    bands = _bands(sigmas)
+    across = torch.einsum("hnk,lkt->lhnt", _windows(image, len(bands[0])), bands).flatten(2)[..., : image.shape[1]]
+    windows = _windows(across.transpose(1, 2), len(bands[0]))
+    down = torch.einsum("lwnk,lkt->lwnt", windows, bands).flatten(2)[..., : image.shape[0]]
+    return down.transpose(1, 2)
+
+
+def _windows(lines: Tensor, width: int) -> Tensor:
+    """Cuts lines into overlapping windows, from which `_TILE` values each are computed, [..., N, `width`]."""
+    reach, rest = (width - _TILE) // 2, -lines.shape[-1] % _TILE
+    first, last = lines[..., :1], lines[..., -1:]
+    shape = lines.shape[:-1]
+    padded = torch.cat([first.expand(*shape, reach), lines, last.expand(*shape, reach + rest)], -1)
+    return padded.unfold(-1, width, _TILE)
 
 
 @cache
-def _kernel(sigma: float) -> Tensor:
-    reach = math.ceil(3 * sigma)
-    weights = torch.exp(-(torch.arange(-reach, reach + 1.0) ** 2) / (2 * sigma**2))
-    return weights / weights.sum()
+def _bands(sigmas: tuple[float, ...]) -> Tensor:
+    """Returns the weight of each value of a window in each of the tile's, [len(`sigmas`), width, `_TILE`]."""
+    reach = math.ceil(3 * max(sigmas))
+    apart = torch.arange(-reach, reach + _TILE)[:, None] - torch.arange(_TILE)
+    weights = torch.exp(-(apart**2) / (2 * torch.tensor(sigmas)[:, None, None] ** 2)) * (apart.abs() <= reach)
+    return weights / weights.sum(1, keepdim=True)
 
 
 def _extrema(levels: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from retriever.images import prepare_image
 from retriever.models.padding import prepare_transformers
 from retriever.models.pixels import PixelPreparation
 from retriever.models.pretrained import without_warnings
-from retriever.models.tensor_names import check_weights
+from retriever.models.tensor_names import check_weights, is_harmless
 from retriever.models.weights import read_tensors, stored_tensors
 
 CONFIG_NAME = "open_clip_config.json"
@@ -128,8 +128,9 @@ def load_open_clip(
     with without_warnings(None):  # that there are no weights yet
         model, _, transform = open_clip.create_model_and_transforms(source, **arguments)
     tensors = stored_tensors(file)
-    stored = {name: torch.Size(tensor.shape) for name, tensor in tensors.items()}
     expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    kept = (name for name in tensors if name in expected or not is_harmless(name))
+    stored = {name: torch.Size(tensors[name].shape) for name in kept}
     if stored == expected:
         model.load_state_dict(dict(read_tensors(tensors, expected)))
     else:  # open_clip knows earlier names, but interpolates positions of another number

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from retriever.models.padding import prepare_transformers
-from retriever.models.tensor_names import check_weights
+from retriever.models.tensor_names import check_weights, is_harmless, some
 from retriever.models.weights import stored_tensors
 
 logger = logging.getLogger(__name__)
@@ -25,13 +25,16 @@ _MOST_SPARE = 0.1
 def load_pretrained(kind: Any, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
     """Loads a model from safetensors, to the CPU; no code in its folder is run.
 
+    Heads of other tasks, which published weights have beside the model, are left out with a warning.
+
     Args:
         kind: The class of transformers to load it with, such as `AutoModel`.
         folder: The model's folder.
         dtype: Type of the weights.
 
     Raises:
-        ValueError: The folder has an adapter or no weights, or a tensor is missing, unexpected or has another shape.
+        ValueError: The folder has an adapter, no weights or quantized ones that need another library, or a tensor is
+            missing, unexpected or has another shape.
     """
     check_whole(folder)
     prepare_transformers()
@@ -47,11 +50,18 @@ def load_pretrained(kind: Any, folder: Path, dtype: torch.dtype = torch.float32)
                 ignore_mismatched_sizes=True,  # so that they are reported, too
                 output_loading_info=True,
             )
-        except OSError as error:
+        except (OSError, ImportError) as error:
             raise ValueError(f"{folder}: {error}") from error
     differing = report["mismatched_keys"]
     expected = dict.fromkeys(report["missing_keys"], ()) | {name: shape for name, _, shape in differing}
-    stored = dict.fromkeys(report["unexpected_keys"], ()) | {name: shape for name, shape, _ in differing}
+    # A part of the model itself must not be left out, such as a layer that its configuration does not count.
+    paths = [name.split(".") for name in model.state_dict()]
+    parts = {path[0] for path in paths} | {path[1] for path in paths if path[0] == model.base_model_prefix}
+    parts.add(model.base_model_prefix)
+    heads = {name for name in report["unexpected_keys"] if name.partition(".")[0] not in parts}
+    if unused := {name for name in heads if not is_harmless(name)}:
+        logger.warning("%s: not used, as the model has no such part: %s", folder, some(unused))
+    stored = dict.fromkeys(report["unexpected_keys"] - heads, ()) | {name: shape for name, shape, _ in differing}
     check_weights(folder, expected, stored)
     return model
 

@@ -13,7 +13,7 @@ _WRAPPERS = ("module.", "_orig_mod.")  # of DistributedDataParallel and of torch
 HARMLESS = {
     r"(^|\.)position_ids$": "0, 1, 2, ..., which earlier releases of transformers stored",
     r"(^|\.)pooler\.": "of BERT's pretraining, stored with encoders that do not use it",
-    "^logit_scale$": "the temperature of a training, stored with encoders that do not use it",
+    "^logit_(scale|bias)$": "the temperature and bias of a training, stored with encoders that do not use them",
 }
 """Patterns of the names of stored tensors that a model may do without, and why; one that needs them asks for them."""
 FIX = "save the whole model again, or use the config.json that belongs to these weights"
@@ -43,7 +43,7 @@ def check_weights(
     """
     problems = {
         "missing": expected.keys() - stored.keys(),
-        "unexpected": {name for name in stored.keys() - expected.keys() if not re.search("|".join(HARMLESS), name)},
+        "unexpected": {name for name in stored.keys() - expected.keys() if not is_harmless(name)},
         "of another shape": [
             f"{name}: expected {list(shape)}, got {list(stored[name])}"
             for name, shape in expected.items()
@@ -52,6 +52,11 @@ def check_weights(
     }
     if said := [f"{what}: {some(names)}" for what, names in problems.items() if names]:
         raise ValueError(f"{where}: the weights do not match the settings; {'; '.join(said)}; {fix}")
+
+
+def is_harmless(name: str) -> bool:
+    """Tells whether any model may do without a stored tensor."""
+    return re.search("|".join(HARMLESS), name) is not None
 
 
 def some(names: Iterable[str]) -> str:

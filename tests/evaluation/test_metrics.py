@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from evaluation.metrics import (
@@ -39,6 +41,15 @@ def test_means_and_percentiles() -> None:
     assert percentile([10, 20, 30], 50) == 20
     assert percentile([0, 100], 95) == 95
     assert percentile([], 50) is None
+
+
+def test_without_any_reference_there_is_no_accuracy() -> None:
+    scores = {"exact_match": 0.0, "relaxed_accuracy": 0.0}
+    one = replace(outcome("a", None, None, False), answer_scores=scores, without_reference=True, entity_known=False)
+    answer = summarize([one, replace(one, id="b")], "plain")["answer"]
+    assert answer == {"metric": "exact_match", "accuracy": None, "relaxed_accuracy": None}
+    answer = summarize([one, replace(one, id="b", without_reference=False)], "plain")["answer"]
+    assert answer == {"metric": "exact_match", "accuracy": 0.0, "relaxed_accuracy": 0.0}
 
 
 def test_figures_are_shown_in_percent() -> None:

@@ -190,6 +190,14 @@ def test_a_finished_run_asks_only_what_failed(tmp_path: Path, images: Path) -> N
     assert without_times(tmp_path / "run") == before
 
 
+def test_a_finished_run_without_failures_asks_nothing_not_even_for_its_latency(tmp_path: Path, images: Path) -> None:
+    asked = FakeRetriever()
+    first = evaluate(asked, None, QUESTIONS[:2], images, tmp_path / "run")
+    assert len(asked.asked) == 2 + 2 + 2  # in a batch, to warm up, one by one
+    second = evaluate(asked, None, QUESTIONS[:2], images, tmp_path / "run")
+    assert len(asked.asked) == 6 and second == first
+
+
 class RestoredGenerator(FakeGenerator):
     """Answers "530" even to questions that break `FakeGenerator`."""
 

@@ -199,6 +199,13 @@ def test_bad_files_are_named(content: object, message: str, tmp_path: Path) -> N
         read(tmp_path, content)
 
 
+def test_a_candidate_that_occurs_twice_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    read(tmp_path, "q0 Q0 a 1 9 run\nq0 Q0 b 2 8 run\n")
+    assert not caplog.text
+    read(tmp_path, "q0 Q0 a 1 9 run\nq0 Q0 a 2 8 run\nq1 Q0 a 1 7 run\n")
+    assert "1 of 2 lists, such as that of 'q0', have a candidate more than once; its best place counts" in caplog.text
+
+
 def test_what_a_file_covers_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     found = {"q0": ["a", "b"], "q1": ["a", "z"], "q2": ["z"]}
     with caplog.at_level(logging.WARNING):

@@ -103,12 +103,12 @@ def test_an_image_that_was_saved_twice_is_the_same(tmp_path: Path) -> None:
     shown.convert("L").convert("RGB").save(tmp_path / "3.jpg")  # another color
     index = cast(Index, Images(*(tmp_path / f"{number}.jpg" for number in range(4))))
     result = RetrievalResult("0", [Candidate(row) for row in (1, 2, 3, 4)], {})
-    assert _same(index, result, 0, {}) == {0, 1}
+    assert _same(index, [result]) == {"0": {0, 1}}
     white = tmp_path / "white.png"
     Image.new("RGB", (90, 60), "white").save(white)
     Image.new("RGB", (90, 60), "ivory").save(tmp_path / "ivory.png")
     plain = cast(Index, Images(white, tmp_path / "ivory.png", white))
-    assert _same(plain, result, 0, {}) == {0, 2}
+    assert _same(plain, [result]) == {"0": {0, 2}}
 
 
 @pytest.fixture(scope="module")

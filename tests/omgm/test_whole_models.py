@@ -6,6 +6,7 @@ A model with one random tensor answers, only worse, and each time differently.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -221,12 +222,86 @@ def test_a_configuration_of_fewer_layers_is_not_obeyed(tmp_path: Path) -> None:
         CrossEncoderReranker.load(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["roberta.embeddings.position_ids", "pooler.dense.weight", "logit_scale"])
-def test_what_is_harmless_may_be_left_over(name: str, tmp_path: Path) -> None:
-    xlm_roberta(tmp_path)
+LEFT_OVER = {
+    "CLIP": ["text_model.embeddings.position_ids", "vision_model.embeddings.position_ids", "logit_bias"],
+    "open_clip": ["logit_bias"],
+    "cross-encoder": ["roberta.embeddings.position_ids", "roberta.pooler.dense.weight", "pooler.dense.weight"],
+    "BEM": ["bert.embeddings.position_ids"],
+    "LLaMA": ["model.layers.0.self_attn.rotary_emb.inv_freq"],
+    "LLaVA": ["model.vision_tower.vision_model.embeddings.position_ids"],
+}
+HEADS = {
+    "CLIP": ["classifier.weight"],
+    "cross-encoder": ["lm_head.dense.weight", "lm_head.bias"],
+    "BEM": ["cls.predictions.bias", "cls.predictions.transform.dense.weight", "cls.seq_relationship.weight"],
+    "LLaMA": ["score.weight", "v_head.summary.weight"],
+}
+PARTS = {
+    "cross-encoder": "roberta.encoder.layer.9.attention.self.query.weight",
+    "BEM": "encoder.layer.9.output.dense.weight",
+    "LLaMA": "model.layers.0.self_attn.q_proj.lora_A.weight",
+    "LLaVA": "model.image_newline",
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OVER)
+def test_what_is_harmless_may_be_left_over(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Buffers that earlier releases of transformers stored in published weights."""
     assert all(HARMLESS.values())
-    change(tmp_path / "model.safetensors", lambda tensors: tensors | {name: torch.zeros(1, 3)})
-    CrossEncoderReranker.load(tmp_path)
+    left_over(name, tmp_path, LEFT_OVER[name])
+    assert "not used" not in caplog.text
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_of_other_tasks_are_left_out_and_named(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    left_over(name, tmp_path, HEADS[name])
+    assert f"{tmp_path}: not used, as the model has no such part: {', '.join(sorted(HEADS[name]))}" in caplog.text
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_of_the_model_is_not_left_out(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"unexpected: {re.escape(PARTS[name])}"):
+        left_over(name, tmp_path, [PARTS[name]])
+
+
+def left_over(name: str, folder: Path, names: list[str]) -> None:
+    """Loads a model whose file has more tensors, and expects the same weights."""
+    loader = LOADERS[name]
+    with torch.random.fork_rng():
+        loader.write(folder)
+    file = max(folder.glob("*.safetensors"))
+    change(file, lambda tensors: tensors | {one: torch.zeros(1, 3) for one in names})
+    loader.load(folder)
+
+
+def test_tied_weights_may_be_absent_only_if_they_are_tied(tmp_path: Path) -> None:
+    write_llama(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    settings = json.loads((tmp_path / "config.json").read_text())
+    for tied in (True, False):
+        (tmp_path / "config.json").write_text(json.dumps(settings | {"tie_word_embeddings": tied}))
+        save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+        assert torch.equal(load_base(tmp_path).get_output_embeddings().weight, tensors["lm_head.weight"])
+        change(tmp_path / "model.safetensors", lambda tensors: {n: t for n, t in tensors.items() if "lm_head" not in n})
+        if tied:
+            model = load_base(tmp_path)
+            assert torch.equal(model.get_output_embeddings().weight, tensors["model.embed_tokens.weight"])
+        else:
+            with pytest.raises(ValueError, match=r"missing: lm_head\.weight"):
+                load_base(tmp_path)
+
+
+def test_quantized_weights_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    write_llama(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(settings | {"quantization_config": GPTQ}))
+    with pytest.raises(ValueError, match=f"{tmp_path}: .*quantized model"):
+        load_base(tmp_path)
+
+
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128}
 
 
 @pytest.mark.parametrize(

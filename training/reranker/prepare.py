@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, compress, islice
@@ -91,7 +92,7 @@ def prepare(
     golds = (key for question in questions for key in question.entity_ids)
     mined = chain.from_iterable(negatives[question.image_id].entities for question in questions)
     rows = {id: row for id in dict.fromkeys(chain(golds, mined)) if (row := data.index.row_of(id)) is not None}
-    contents = (data.contents.get(question.image_id, question.image_id) for question in questions)
+    contents = [data.contents.get(question.image_id, question.image_id) for question in questions]
     held_out = [is_held_out(content, validation_share, seed) for content in contents]
     validated = list(compress(questions, held_out))
     shown = {key for question in validated for key in question.entity_ids}
@@ -126,8 +127,15 @@ def prepare(
     places = {row: place for place, row in enumerate(articles.rows)}
     row_of = {id: places[row] for id, row in rows.items()}
     table = _Samples(articles, row_of, negatives, most_similar)
+    # Several rows may ask the same of the same image, each about another entity; none is a negative of the others.
+    queries = [(content, question.question) for content, question in zip(contents, questions, strict=True)]
+    right = defaultdict[tuple[str, str], set[int]](set)
+    for question, query in zip(questions, queries, strict=True):
+        right[query] |= {row_of[key] for key in question.entity_ids if key in row_of}
+    first_of = dict[str, str]()  # copies are one image, which a batch has at most once
     for number, question in enumerate(questions):
-        reason = table.add(number, question, str(data.query_image_of(question.image_id)), held_out[number])
+        image = first_of.setdefault(queries[number][0], str(data.query_image_of(question.image_id)))
+        reason = table.add(number, question, image, held_out[number], right[queries[number]])
         if reason is not None:
             left_out.add(question.id, reason)
     table.report(len(questions))
@@ -227,11 +235,7 @@ class _Samples:
     """Collects samples, one question at a time; `row_of` has the entities that questions and negatives name."""
 
     def __init__(
-        self,
-        articles: _Articles,
-        row_of: Mapping[str, int],
-        negatives: Mapping[str, MinedNegatives],
-        most_similar: bool,
+        self, articles: _Articles, row_of: Mapping[str, int], negatives: dict[str, MinedNegatives], most_similar: bool
     ):
         self.articles, self.row_of, self.negatives, self.most_similar = articles, row_of, negatives, most_similar
         self.first_section = offsets_of(articles.lengths)
@@ -246,8 +250,8 @@ class _Samples:
         self._original = originals(articles.text)
         self._strange, self._copies = list[str](), dict[str, tuple[str, str]]()
 
-    def add(self, number: int, question: TrainingQuestion, image: str, held_out: bool) -> str | None:
-        """Adds the sample of a question, or returns the reason why that is impossible."""
+    def add(self, number: int, question: TrainingQuestion, image: str, held_out: bool, right: set[int]) -> str | None:
+        """Adds the sample of a question, to which `right` entities are no negatives; else returns why that fails."""
         rows = [self.row_of[key] for key in question.entity_ids if key in self.row_of]
         if not rows:
             return "the gold entity is not in the index"
@@ -274,7 +278,7 @@ class _Samples:
         known: dict[int, float] = {}
         same = self._original[rows]
         for key, similarity in mined.items():
-            if (row := self.row_of.get(key)) is None:
+            if (row := self.row_of.get(key)) is None or (row in right and row not in rows):
                 continue
             if row not in rows and self._original[row] in same:
                 self._copies.setdefault(question.id, (key, question.entity_ids[0]))

@@ -168,7 +168,7 @@ def make_training_set(
             if not len(samples.training):
                 raise ValueError(
                     f"{data.negatives}: none of {len(data.questions)} questions can be trained on; "
-                    f"{folder.parent / LEFT_OUT_NAME} says why"
+                    f"{len(samples.validation)} are held out, {folder.parent / LEFT_OUT_NAME} has the others"
                 )
             samples.save(folder / _SAMPLES_NAME)
             save_array(folder / _VIEWS_NAME, store.views)

@@ -11,6 +11,7 @@ from evaluation.datasets import forget_listings, load, read
 from evaluation.datasets.check import examine, report
 from evaluation.datasets.coverage import QuestionGroup, coverage
 from omgm.__main__ import main
+from omgm.commands import kb_check
 from retriever.images import FORMATS
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
@@ -147,7 +148,9 @@ def test_the_command_against_a_knowledge_base(tmp_path: Path, capsys: pytest.Cap
     ) in out
 
 
-def test_the_command_against_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_against_an_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     kb, images = write_kb(tmp_path)
     models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     build_index(kb, images, tmp_path / "index", **models)
@@ -159,6 +162,11 @@ def test_the_command_against_an_index(tmp_path: Path, capsys: pytest.CaptureFixt
     found = json.loads(out)
     assert status == 0
     assert list(found["coverage"]["all"].values()) == [3, 3, 2, 3, 1]  # section 1 of France contains references
+    groups = [["https://e.example/wiki/Empty", "https://e.example/wiki/Plain"]]
+    assert found.pop("main_copies") == {"compared": 7, "entities": 2, "groups": groups}
+    monkeypatch.setattr(kb_check, "_MOST", 3)
+    few = json.loads(check(capsys, *given, "--index", tmp_path / "index")[1])["main_copies"]
+    assert few == {"compared": 1, "entities": 0, "groups": []}  # France
     assert json.loads(check(capsys, *given, "--kb", kb)[1]) == found
     write_jsonl(path, france | {"entity": "http://e.example/wiki/Fr%61nce"}, *rows[1:])  # as evaluation finds it
     for against in (("--index", tmp_path / "index"), ("--kb", kb)):

@@ -279,6 +279,24 @@ def test_only_plain_fields_may_be_called_anything(tmp_path: Path) -> None:
         load("plain", path)
 
 
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("q.jsonl", '{"image": "a.jpg", "question": "Who?"}\n'),
+        ("q.csv", "image,question,answers\na.jpg,Who?,\n"),
+        ("q.csv", "image,question\na.jpg,Who?\n"),
+        ("q.json", '{"image": ["a.jpg"], "question": ["Who?"]}'),
+        ("q.json", '[{"image": "a.jpg", "questions": [{"question": "Who?"}]}]'),
+    ],
+)
+def test_a_split_whose_answers_are_kept_back(file: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(content)
+    with pytest.raises(ValueError, match="--query-map answers=none if there are none"):
+        load("plain", tmp_path / file)
+    [only] = load("plain", tmp_path / file, {"answers": "none"})
+    assert (only.image_id, only.question, only.answers) == ("a.jpg", "Who?", ())
+
+
 ASKED = ("How tall is it?", ("3 m",), "fox.jpg")
 BARE = {"image": "fox.jpg", "question": "How tall is it?"}
 

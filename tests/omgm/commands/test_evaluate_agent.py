@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from chat_models.chat import ChatClient
 from chat_models.replies import ChatReply
 from evaluation.datasets import forget_listings
+from indexes.store.index import Index
 from omgm.__main__ import main
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.grounding_dino import write_grounding_dino
@@ -217,6 +219,28 @@ def test_an_agent_s_run_knows_its_images_and_its_model(
         assert main(command) == 2 and "planner's server was [" in capsys.readouterr().err
         assert contents(out) == before and len(server.bodies) == 1
         assert main([*command, "--overwrite"]) == 0 and len(server.bodies) == 2  # nothing of the other model is left
+
+
+def test_an_agent_s_run_says_which_images_the_index_has(
+    examples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = Index.open(examples / "index")
+    main_image = index.image_path(0)
+    assert main_image is not None
+    Image.open(main_image).resize((200, 160)).save(tmp_path / "known.webp")
+    Image.linear_gradient("L").save(tmp_path / "new.png")
+    entity = index.entity(0).id
+    names = ("known", "new")
+    rows = [{"id": one, "image": one, "question": "What?", "answers": [one], "entity": entity} for one in names]
+    queries = write_jsonl(tmp_path / "q.jsonl", *rows)
+    with ScriptedServer(lambda messages: "<answer>known</answer>") as server:
+        options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path), *planner(server.url)]
+        assert main(arguments(examples, "plain", queries, tmp_path / "out", *options)) == 0
+    metrics = figures(tmp_path / "out")
+    overlap = {"share": 0.5, "questions": {"known": "main"}, "others": {"n": 1, "accuracy": 0.0}}
+    assert (metrics["n_overlap"], metrics["overlap"], metrics["answer"]["accuracy"]) == (1, overlap, 0.5)
+    said = "known images 50.0 (1 among main images of their entities); the other 1 question: accuracy 0.0"
+    assert said in capsys.readouterr().out
 
 
 def test_half_an_emoji_that_a_model_writes_ends_no_evaluation(examples: Path, tmp_path: Path) -> None:

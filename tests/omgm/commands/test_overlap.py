@@ -134,6 +134,37 @@ def test_a_training_holds_copies_out_together_and_notes_its_images(
     assert not (tmp_path / "images.npz").exists()
 
 
+def test_runs_are_compared_by_the_content_of_images(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same questions with images of other names, formats and sizes are the same questions."""
+    rows = [json.loads(line) for line in (world / "q.jsonl").read_text().splitlines()]
+    write_jsonl(tmp_path / "renamed.jsonl", *(row | {"image": row["image"].replace("q_", "copy_")} for row in rows))
+    evaluated(world, "q.jsonl", tmp_path / "one")
+    evaluated(world, str(tmp_path / "renamed.jsonl"), tmp_path / "two")
+    capsys.readouterr()
+    runs = [str(tmp_path / name) for name in ("one", "two")]
+    assert main(["compare", *runs, "--resamples", "9", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["n_common"], "warning" in found) == (2 * len(COLORS), False)
+    (tmp_path / "two" / "images.npz").unlink()
+    assert main(["compare", *runs, "--resamples", "9"]) == 2
+    assert "no question in common" in capsys.readouterr().err
+
+
+def test_a_check_of_questions_names_images_that_the_index_has(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["kb", "check", *asked(world, "copies.jsonl"), *index(world)]
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    count = 2 * len(COLORS)
+    labeled, main_images = 2 * len(TRAINED), count - 2 * len(TRAINED)
+    assert found["overlap"] == {"share": count / (count + 1), "labeled": labeled, "main": main_images}
+    assert found["main_copies"] == {"compared": len(COLORS), "entities": 0, "groups": []}
+    assert main(command) == 0
+    said = f"({labeled} among labeled images of the index, {main_images} among main images of their entities)"
+    assert f"known images: {100 * count / (count + 1):.1f} percent of the questions {said}" in capsys.readouterr().out
+
+
 def test_images_of_another_content_under_the_same_names_are_said(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,7 +179,7 @@ def test_images_of_another_content_under_the_same_names_are_said(
     capsys.readouterr()
     assert main(["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--resamples", "9"]) == 0
     questions = 2 * len(COLORS)
-    expected = f"Warning: in two, the image files of 2 of {questions} common questions have other bytes."
+    expected = f"Warning: in two, 2 of {questions} common questions show other images."
     assert expected in capsys.readouterr().out
 
 

@@ -128,6 +128,25 @@ def test_each_question_about_an_image_has_an_image_of_its_own_entity(
         assert (said in caplog.text) is (not positives)
 
 
+def test_entities_of_rows_that_ask_the_same_are_no_negatives_of_each_other(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    """One question in three rows, about red, blue and (a copy of the image) green; another question about the image."""
+    asked, other = world.questions[0], world.questions[1]
+    rows = [
+        replace(asked, id="1"),
+        replace(asked, id="2", entity_ids=world.questions[2].entity_ids),
+        replace(asked, id="3", entity_ids=world.questions[4].entity_ids, image_id="q_green"),
+        other,
+    ]
+    data = replace(world.data, questions=rows, contents={"q_green": "q_red"})
+    samples = prepared(world, data, tmp_path).samples
+    found = [samples.found[samples.found_by(sample)].tolist() for sample in range(4)]
+    assert samples.gold.tolist() == [0, 1, 2, 0]
+    assert found == [[0, 3, 4, 5, 6, 7], [1, 3, 4, 5, 6, 7], [2, 3, 4, 5, 6, 7], list(range(8))]
+    assert len({*samples.query_image.tolist()}) == 1  # no batch has a copy beside its image
+
+
 def test_copies_of_the_gold_article_are_no_negatives(
     world: TrainingWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
