@@ -92,13 +92,21 @@ class FusionRerank:
                     candidate.sections = [ScoredSection(position) for position in range(count)]
             pairs = zip(queries, candidates, strict=True)
             ranked = [rank_candidates(own, self._alpha(query), self.words) for query, own in pairs]
-            if self.verify is not None:
-                ranked = [self._verified(self.verify, query, own) for query, own in zip(queries, ranked, strict=True)]
-            if self.align is not None:
-                self._align(self.align, queries, ranked)
-            return ranked
+            return self._examined(queries, ranked)
 
         return finish
+
+    def _examined(self, queries: Sequence[Query], ranked: list[list[Candidate]]) -> list[list[Candidate]]:
+        """Compares images and verifies candidates: the one takes a tenth of the other's time and often spares it."""
+        if self.align is not None:
+            self._align(self.align, queries, ranked)
+        if self.verify is None:
+            return ranked
+        verified = [self._verified(self.verify, query, own) for query, own in zip(queries, ranked, strict=True)]
+        if self.align is not None:
+            others = [number for number, own in enumerate(verified) if own[:1] != ranked[number][:1]]
+            self._align(self.align, [queries[number] for number in others], [verified[number] for number in others])
+        return verified
 
     def _verified(self, verify: Verify, query: Query, candidates: list[Candidate]) -> list[Candidate]:
         """Returns the candidates, ranked by the agreement of keypoints, too, if that can change the verdict."""

@@ -253,8 +253,8 @@ class Generation(AnswerFields):
     """A generator's answer, with what only some results have.
 
     Attributes:
-        span: The answer's characters in `Evidence.text` (start, end), for an extractive reader: of a "Yes", a "No" or a
-            converted value, what it rests on; of an answer to two questions, the first.
+        span: The answer's characters in `Evidence.text` (start, end), for an extractive reader: of a "Yes" or a "No",
+            what it rests on.
         truncated: True if the evidence was cut to fit the model's context.
         limitation: What the generator cannot do that the question asks of it, such as reading its language.
         prompt_tokens: As counted by a chat model's server, else `None`.

@@ -46,7 +46,7 @@ class AnswerView(View, AnswerFields):
     """An answer, with what it rests on."""
 
     grounded: bool | None = None
-    """Whether the evidence contains the answer word for word, or what a "Yes", a "No" or a converted value rests on.
+    """Whether the evidence contains the answer word for word, or what a "Yes" or a "No" rests on.
     Null without an answer, and for an agent's, whose claims cite their sources."""
     abstained: bool
     """Whether there is no answer: the generator found none in the evidence, or the question was declined."""

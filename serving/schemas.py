@@ -110,7 +110,7 @@ class EvidenceOut(View):
     text: str
     span: tuple[int, int] | None = None
     """Start and end of the answer in `text`, in Unicode characters, if it occurs there word for word, or of
-    what a "Yes", a "No" or a converted value rests on."""
+    what a "Yes" or a "No" rests on."""
     scores: SectionScores
 
 

@@ -23,7 +23,7 @@ _ASKED = tuple(
     )
 )
 _KIND = re.compile(
-    rf"(?:what|which) (?P<thing>{THING}) "
+    rf"(?:what|which) (?!kind|sort|type)(?P<thing>{THING}) "
     rf"(?:{_BE} {THIS}|{_BE} {_SHOWN}|{_BE}{PLACE}|(?:do|can) (?:i|you|we) see){PLACE}"
     rf"|what(?:['\u2019]?s| {_BE}) (?:this|that|these|those) (?P<one>{THING}){PLACE}",
     re.IGNORECASE,

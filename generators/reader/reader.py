@@ -1,7 +1,7 @@
 """The extractive reader, the generator of the embedded profile: answers with a span of a section.
 
 A trained model scores every span of the evidence, and of the article's next sections, against "no answer" (`model.py`,
-`training/reader`). The best one is the answer, with the rest of its quantity or word (`spans.py`), unless the model is
+`training/reader`). The best one is the answer (`spans.py`), unless the model is
 not confident enough.
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,9 +17,7 @@ from generators.reader.closed import in_own_words, is_closed, verdict
 from generators.reader.comparisons import Comparison, comparison_of, is_true
 from generators.reader.model import WEIGHTS_FILE, SpanModel, Window, windows
 from generators.reader.names import asks_description, asks_name, first_sentence
-from generators.reader.parts import joined, parts_of
 from generators.reader.spans import Span, best_span
-from generators.reader.units import asked_unit, in_unit
 from retriever.lexical import is_english
 from retriever.models.bm25 import BM25
 from retriever.types import Evidence, Generation, GenerationRequest
@@ -146,16 +142,6 @@ class ExtractiveReader:
 
     def read_all(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns the best spans, or abstentions; a confidence is the probability of being right."""
-        parts = [parts_of(request.question) for request in requests]
-        answers = iter(
-            self._read_parts(
-                [replace(one, question=part) for one, own in zip(requests, parts, strict=True) for part in own]
-            )
-        )
-        return [joined(own, list(islice(answers, len(own)))) for own in parts]
-
-    def _read_parts(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Returns the answers to questions of one part."""
         known = [_named(request) or _plain_verdict(request) for request in requests]
         compared = [
             None if one else comparison_of(request.question) for one, request in zip(known, requests, strict=True)
@@ -195,11 +181,6 @@ class ExtractiveReader:
             if said is None:
                 return Generation(None, confidence)
             answer = said
-        elif unit := asked_unit(request.question):
-            given = in_unit(text, start, end, unit)
-            if given is None:
-                return Generation(None, confidence)
-            answer, start, end = given
         return Generation(answer, confidence, (start, end), evidence=other)
 
 

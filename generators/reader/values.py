@@ -21,7 +21,7 @@ LONGEST, WORDS, FIGURED_WORDS, LISTED_WORDS = 300, 6, 3, 4
 _LABEL = re.compile(r"[ \t*\u2022-]*[^\n:=|]{1,60}?(?:\s?[:=|]\s+|\s-\s+)(?=\S)")
 _BETWEEN = re.compile(
     r"(?P<list>[,;]\s+)|(?P<figure>\s(?=\(?(?:1\d|20)\d\d\b)"
-    rf"|\s(?=\d[\d.,]*\s?{UNIT}(?!\w)))|:\s|\s?[()\[\]|]\s?|\s[-/\u2013\u2014]\s|(?<=[\w)]{{3}})[.!?](?:\s|$)",
+    rf"|\s(?=\d[\d.,]*\s?{UNIT}(?!\w)))|:\s|\s=\s|\s?[()\[\]|]\s?|\s[-/\u2013\u2014]\s|(?<=[\w)]{{3}})[.!?](?:\s|$)",
     re.IGNORECASE,
 )
 _MEASURE = re.compile(rf"\d\W*(?:%|\u00b0|{UNIT})$", re.IGNORECASE)
@@ -70,7 +70,8 @@ def whole_item(text: str, start: int, end: int) -> tuple[int, int]:
     if inside or (begun and behind and text[behind[0].start()] == ";"):
         first = max([label.end(), *(mark.end() for mark in before if not mark["list"])])
         items = re.split(r"[,;]\s", text[first:stop])
-        if all(mark["list"] for mark in behind) and all(len(item.split()) <= LISTED_WORDS for item in items):
+        plain = re.search(r"\d", text[start:end]) or not re.search(r"\d", text[end:stop])  # no "Unity Day; 1 May"
+        if plain and all(mark["list"] for mark in behind) and all(len(item.split()) <= LISTED_WORDS for item in items):
             return first, first + len(text[first:stop].rstrip(" ,;."))
     first, last = before[-1].end() if before else label.end(), behind[0].start() if behind else stop
     most = FIGURED_WORDS if re.search(r"\d", text[start:end]) else WORDS

@@ -56,13 +56,6 @@ def test_what_a_sentence_says(question: str, text: str, word: str | None) -> Non
     assert (found.word if found else "") == word
 
 
-def test_a_list_says_yes_for_each_of_its_items() -> None:
-    text = "On land it touches Montenegro, Greece and Kosovo."
-    place = (text.index("Montenegro"), len(text) - 1)
-    assert in_own_words("Does it border Greece?", "Albania", text, *place) == "Yes"
-    assert in_own_words("Does it border Spain?", "Albania", text, *place) is None
-
-
 def test_a_labeled_value_says_yes_for_what_it_has() -> None:
     start = MUSHROOM.index("Dead wood")
     assert in_own_words("Does it grow on dead wood?", "Fungus", MUSHROOM, start, start + len("Dead")) == "Yes"
@@ -81,7 +74,6 @@ def test_a_choice_is_no_yes_or_no_question() -> None:
         ("Is it taller than 300 m?", "How tall is it?"),
         ("Is it more than 400 feet tall", "How tall is it?"),
         ("Are its leaves shorter than 10 cm?", "How long are its leaves?"),
-        ("Is it heavier than three kilos?", "How heavy is it?"),
         ("Does it have more than 3 towers?", "How many towers does it have?"),
         ("Did over 2 million people visit it?", "How many people visit it?"),
         ("does it weigh at least 5 kg?", "How much does it weigh?"),
@@ -105,13 +97,11 @@ def test_the_open_question_of_a_comparison(question: str, expected: str | None) 
         ("Is it taller than 300 m?", "332.9 meters (1,092 ft)", "332.9 meters", True),
         ("Is it taller than 1,200 feet?", "332.9 meters", "332.9 meters", False),
         ("Is it taller than 300 m?", "height: 332.9", "332.9", None),
-        ("Is it longer than 25 m?", "Length in meters: 30", "30", True),
         ("Is it longer than 20 cm?", "6\u201340 cm", "6\u201340 cm", None),
         ("Is it longer than 50 cm?", "6\u201340 cm", "6\u201340 cm", False),
         ("Is it taller than 6 feet?", "6 ft 2 in", "6 ft 2 in", True),
         ("Are there more than 500 stops?", "over 400", "400", None),
         ("Are there more than 300 stops?", "over 400", "400", True),
-        ("Are there at least five bells?", "five bells", "five", True),
         ("Does it weigh less than 1 kg?", "900 g", "900 g", True),
         ("Does it take less than 90 minutes?", "1 hour 20 minutes", "1 hour 20 minutes", True),
         ("Was it built before 1950?", "built in 1958", "1958", False),

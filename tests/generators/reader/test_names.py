@@ -45,6 +45,7 @@ def test_the_title_is_asked_for(question: str) -> None:
         "What is this used for?",
         "What is in it?",
         "Which country is it?",
+        "What sort of bridge is this?",
     ],
 )
 def test_something_else_is_asked_for(question: str) -> None:

@@ -27,6 +27,8 @@ from retriever.types import Evidence, FloatArray
         ("Made in: Paris, France", "Paris", "Paris"),
         ("Colors: brown, pale tan, gray, cream", "tan, gray", "brown, pale tan, gray, cream"),
         ("Box: cards; a die; ink", "cards", "cards; a die; ink"),
+        ("Day: Unity Day; 1 March", "Unity", "Unity Day"),
+        ("Name = Ox | Maker = Ann Berg | Age = 3", "Ann", "Ann Berg"),
         ("Age: total: 29; male: 28", "29", "29"),
         ("Source: Kuo (Michigan); Field Museum.", "Kuo", "Kuo"),
         ("Diet: It feeds on the seeds of many wild plants", "seeds", "seeds"),
