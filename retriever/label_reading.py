@@ -121,9 +121,8 @@ class LabelReading:
         return [replace(after, timings_ms=summed([before.timings_ms, *spent])) for before, after in pairs]
 
     def _read(self, queries: Sequence[Query], numbers: list[int], side: int | None = None) -> dict[int, list[TextLine]]:
-        if not numbers:
-            return {}
-        return dict(zip(numbers, self.reader.read([queries[n].image for n in numbers], side), strict=True))
+        lines = self.reader.read([queries[n].image for n in numbers], side) if numbers else []
+        return dict(zip(numbers, lines, strict=True))
 
     def _either_way_up(self, image: Image.Image, lines: list[TextLine]) -> list[TextLine]:
         """Returns the lines of an image, or those of the image upside down if most are unsure, and fewer there."""

@@ -68,13 +68,7 @@ class TextReader(Protocol):
         """A hash of weights and settings: readers with the same fingerprint read the same."""
 
     def read(self, images: Sequence[Image.Image], side: int | None = None) -> list[list[TextLine]]:
-        """Returns the lines of text in each image, from top to bottom.
-
-        Args:
-            images: The images.
-            side: Pixels of the longer side in which lines are searched, if that is less than the reader's own: less
-                time, less small print.
-        """
+        """Returns the lines of text in each image, from top to bottom; less small print if searched at a small `side`."""
 
 
 @runtime_checkable
