@@ -100,11 +100,9 @@ class LabelReading:
         if not legible:
             return list(results)
         started = time.perf_counter()
-        glanced, studied = ([n for n in legible if bool(readings[n]) == is_asked] for is_asked in (False, True))
-        lines = self._read(queries, glanced, GLANCE) | {
-            number: self._either_way_up(queries[number].image, own)
-            for number, own in self._read(queries, studied).items()
-        }
+        lines = self._read(queries, [number for number in legible if not readings[number]], GLANCE)
+        for number, own in self._read(queries, [number for number in legible if readings[number]]).items():
+            lines[number] = self._either_way_up(queries[number].image, own)
         spent = [{"read": (time.perf_counter() - started) * 1000}]
         texts = {number: tuple(own) if joined(own) else () for number, own in lines.items()}
         found = [

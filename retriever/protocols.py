@@ -68,7 +68,7 @@ class TextReader(Protocol):
         """A hash of weights and settings: readers with the same fingerprint read the same."""
 
     def read(self, images: Sequence[Image.Image], side: int | None = None) -> list[list[TextLine]]:
-        """Returns the lines of text in each image, from top to bottom; less small print if searched at a small `side`."""
+        """Returns the lines of text in each image, from top to bottom; a small `side` misses small print."""
 
 
 @runtime_checkable
