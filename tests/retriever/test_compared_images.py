@@ -57,7 +57,7 @@ def test_the_best_candidates_are_compared_if_they_score_by_their_main_image(
     assert len(caplog.records) == 2 and "3.png" in caplog.text
 
 
-def test_images_are_compared_before_and_again_where_keypoints_find_another(tmp_path: Path) -> None:
+def test_images_are_compared_again_where_keypoints_find_another(tmp_path: Path) -> None:
     for row in range(3):
         Image.new("RGB", (8 + row, 8), "red").save(tmp_path / f"{row}.png")
     calls: list[str] = []
@@ -71,13 +71,15 @@ def test_images_are_compared_before_and_again_where_keypoints_find_another(tmp_p
         return [40 if row == 2 else 0 for row in rows]
 
     step = FusionRerank(cast(FusionEncoder, None), cast(EntityIndex, Index(tmp_path)), 0.5, align=align)
-    step.verify, step.is_unsure = verify, lambda own: (own[0].alignment or 0) < 0.09
+    step.is_unsure = lambda own: (own[0].alignment or 0) < 0.09
     ranked = [[Candidate(row) for row in rows] for rows in ([0, 1, 2], [1, 0, 2])]
     step.is_undecided = lambda own: True
-    examined = step._examined([Query(Image.new("RGB", (90, 9)), "")] * 2, ranked)
-    assert [[one.row for one in own] for own in examined] == [[2, 0, 1], [1, 0, 2]]  # 0.09 is sure enough
+    query = Query(Image.new("RGB", (90, 9)), "")
+    step._align(align, [query, query], ranked)
+    verified = [step._verified(verify, query, own) for own in ranked]
+    assert [[one.row for one in own] for own in verified] == [[2, 0, 1], [1, 0, 2]]  # 0.09 is sure enough
     assert calls == ["align 6", "verify", "align 3"]
-    assert [one.alignment for one in examined[0]] == [0.1, 0.08, 0.09]
+    assert [one.alignment for one in verified[0]] == [0.1, 0.08, 0.09]
 
 
 def test_what_is_within_a_border_is_compared_if_that_scores_best(
