@@ -35,6 +35,7 @@ def write_queries(queries: Sequence[Query], index: EntityIndex, **more: Any) -> 
         {
             "id": query.id,
             "question": query.question,
+            "before": query.before,
             "options": asdict(query.options) | {"exclude": [index.entity(row).id for row in query.options.exclude]},
             "size": query.image.size,
             "content": content_of(query.image),
@@ -70,7 +71,7 @@ def read_queries(first: bytes, following: Iterator[bytes], index: EntityIndex) -
             image.info[ALPHA] = Image.frombuffer("L", one["size"], shade)
         rows = map(index.row_of, one["options"]["exclude"])
         options = Options(**one["options"] | {"exclude": tuple(row for row in rows if row is not None)})
-        queries.append(Query(image, one["question"], one["id"], options))
+        queries.append(Query(image, one["question"], one["id"], options, before=tuple(one["before"])))
     return queries, message
 
 

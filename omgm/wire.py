@@ -47,6 +47,7 @@ class RetrieveParams(SearchParams, total=False):
     """Options of a request for evidence; see docs/clients.md."""
 
     on_generator_error: OnGeneratorError
+    before: Sequence[str]
 
 
 class AnswerParams(RetrieveParams, total=False):

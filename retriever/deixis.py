@@ -105,6 +105,17 @@ def without_deixis(question: str) -> str:
     return " ".join(" ".join([*pieces, text[kept_to:]]).split())
 
 
+def renamed(question: str, name: str, by: str) -> str:
+    """Returns a question with another name, or a pronoun, in place of a name with its article.
+
+    Example:
+        >>> renamed("How tall is the Eiffel Tower?", "Eiffel Tower (Paris)", "it")
+        'How tall is it?'
+    """
+    title = re.escape(re.sub(r"\s*\([^()]*\)$", "", name))
+    return re.sub(rf"(?<!\w)(?:(?:the|an?)\s+)?{title}(?:e?s)?(?!\w)", lambda _: by, question, flags=re.IGNORECASE)
+
+
 def _pointing_words(words: Sequence[str], at: int) -> int:
     """Returns how many words from `at` on point at the image: a demonstrative with its noun phrase, or alone."""
     if words[at] not in ("this", "these", "that", "those"):

@@ -56,7 +56,7 @@ class Retriever(Generic[IndexT]):
         models: Any other code that runs the models must do so in `with retriever.models`; no batch is in a step
             meanwhile.
         threads: How many threads a batch may use on a CPU; by default all that are free (`free_threads`).
-        mixed: Retrieves for a batch in which questions have no image; without it, each needs one.
+        mixed: Retrieves for a batch in which questions have no image or follow others; without it, each needs one.
 
     Raises:
         ValueError: There are no steps, or two have the same name.
@@ -122,7 +122,7 @@ class Retriever(Generic[IndexT]):
             steps: How many of the steps to run; by default all. With fewer, `recognized` stays `None`.
             free: Called as soon as another batch may begin, if that is before this one ends.
         """
-        if self.mixed is not None and not all(query.image.width for query in queries):
+        if self.mixed is not None and any(query.before or not query.image.width for query in queries):
             return self.mixed(queries)
         shown = [without_border(query) for query in queries] if self.trim_borders else queries
         results = self._retrieve(shown, steps, free)

@@ -117,8 +117,8 @@ class Retrieval(RetrievalFields):
         entity = None if best is None else index.entity(best.row)
         scored = () if best is None or entity is None else ((entity.sections[s.position], s) for s in best.sections)
         return cls(
-            question=query.question,
-            picture=query.image if query.image.width else None,
+            question=result.searched or query.question,
+            picture=query.image if query.image.width and result.searched is None else None,
             entity=entity,
             evidence=best_evidence(index, result.candidates),
             candidates=tuple(_ranked(index, candidate, rank) for rank, candidate in enumerate(result.candidates, 1)),

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from retriever.deixis import without_deixis
 from retriever.lexical import is_english, tokenize
-from retriever.pipeline import IndexT, Retriever
-from retriever.protocols import Finish, Step, TextReranker, VectorReranker
-from retriever.step3_sections import SectionRerank
-from retriever.types import Candidate, FloatArray, Query, RetrievalResult
+from retriever.protocols import Finish, TextReranker, VectorReranker
+from retriever.types import Candidate, FloatArray, Query
 
 NAME, MEANING = 0.5, 0.7
 """Weights of a name and of the cosine, which are added to the score of the words."""
@@ -57,7 +54,7 @@ class SectionIndex(Protocol):
         """Returns the sections that fit a question best, without those of the entities at the rows `excluded`."""
 
 
-_PRONOUN = re.compile(r"\b(?:it|its|they|their|them|he|his|him|she|her)\b", re.IGNORECASE)
+PRONOUN = re.compile(r"\b(?:it|its|they|their|them|he|his|him|she|her)\b", re.IGNORECASE)
 
 
 def points(question: str) -> bool:
@@ -68,7 +65,12 @@ def points(question: str) -> bool:
         [True, True, False]
     """
     named = without_deixis(question)
-    return named != question or (_PRONOUN.search(named) is not None and len(tokenize(named)) <= 2)
+    return named != question or (PRONOUN.search(named) is not None and len(tokenize(named)) <= 2)
+
+
+def topic_of(query: Query) -> str:
+    """Returns the text that says what a question without an image is about: the one before it, or itself."""
+    return query.before[-1] if query.before else query.question
 
 
 class SectionSearch:
@@ -90,12 +92,14 @@ class SectionSearch:
 
         Questions in other languages than English are searched by words alone, as in step 3.
         """
-        questions = [query.question for query in queries]
+        questions = [topic_of(query) for query in queries]
         vectors = self.reranker.encode(questions) if isinstance(self.reranker, VectorReranker) else None
 
         def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
             return [
-                self._candidates(query, None if vectors is None or not is_english(query.question) else vectors[number])
+                self._candidates(
+                    query, None if vectors is None or not is_english(questions[number]) else vectors[number]
+                )
                 for number, query in enumerate(queries)
             ]
 
@@ -103,7 +107,7 @@ class SectionSearch:
 
     def _candidates(self, query: Query, vector: FloatArray | None) -> list[Candidate]:
         best = dict[int, Candidate]()
-        matches = self.index.search(without_deixis(query.question), vector, query.options.exclude)
+        matches = self.index.search(without_deixis(topic_of(query)), vector, query.options.exclude)
         for match in sorted(matches, key=lambda match: -match.score):
             best.setdefault(match.row, Candidate(match.row, score=match.score, sim_w=match.name))
         return list(best.values())[: query.options.k or self.k]
@@ -119,30 +123,3 @@ def fits(question: str, candidates: Sequence[Candidate]) -> float:
     best = candidates[0].score
     lead = best - candidates[1].score if len(candidates) > 1 else _FIRST
     return 1 / (1 + math.exp(-(_BIAS + _SCORE * best + _LEAD * lead)))
-
-
-class MixedRetrieval:
-    """Retrieves for questions about images, and for those without one by a search of sections in place of step 1.
-
-    Args:
-        retriever: Retrieves for those about images.
-        index: What is searched for the others.
-        last: Step 3.
-        k: As in `SectionSearch`.
-    """
-
-    def __init__(self, retriever: Retriever[IndexT], index: SectionIndex, last: SectionRerank, k: int) -> None:
-        self._retriever = retriever
-        steps: list[Step] = [SectionSearch(index, last.reranker, k), last]
-        self._texts = Retriever(steps, retriever.index, pin=retriever.pin, device=retriever.device)
-        self._texts.models = retriever.models
-
-    def __call__(self, queries: Sequence[Query]) -> list[RetrievalResult]:
-        """Returns one result per query, in order."""
-        about = iter(self._retriever.retrieve([query for query in queries if query.image.width]))
-        texts = iter(self._texts.retrieve([query for query in queries if not query.image.width]))
-        return [next(about) if query.image.width else _judged(query, next(texts)) for query in queries]
-
-
-def _judged(query: Query, result: RetrievalResult) -> RetrievalResult:
-    return replace(result, recognized=fits(query.question, result.candidates))

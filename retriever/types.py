@@ -20,12 +20,13 @@ NO_IMAGE = Image.new("RGB", (0, 0))
 Crop = tuple[float, float, float, float]
 """A part of an image: left, top, right and bottom edge as shares of its width and height."""
 _RECOGNIZED = "Probability that the image shows `entity`, or the question is about it; null if not calibrated."
-_CROP = """\
-The part of the image in which `entity` was recognized: left, top, right and bottom edge as shares of its width
-and height; null for the whole image."""
+_CROP = "The part of the image that shows `entity`: left, top, right and bottom as shares of it; null for the whole."
 _TURNED = "By how many degrees the image was turned clockwise to recognize `entity`."
 _TEXT = "The lines of text on the image, from top to bottom; null if they were not read."
 Reading = Literal["text", "name"]
+_SEARCHED = (
+    "The question, as a conversation completes it, if it was searched without an image; null for one about an image."
+)
 _READING = "What the question asks for of `text`: the `text`, or the `name` that stands out; null for other questions."
 
 
@@ -109,13 +110,17 @@ class Options:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """An image (RGB), or `NO_IMAGE`, with a question, and the text on the image if it is to be searched by it, too."""
+    """An image (RGB), or `NO_IMAGE`, with a question, and the text on the image if it is to be searched by it, too.
+
+    `before` are the questions before it, from that which came with the image on; none if it came with the image itself.
+    """
 
     image: Image.Image
     question: str
     id: str = ""
     options: Options = Options()
     text: tuple[TextLine, ...] = ()
+    before: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -172,6 +177,7 @@ class RetrievalFields:
     text: Annotated[tuple[TextLine, ...] | None, Field(description=_TEXT)] = None
     by_text: Annotated[bool, Field(description="Whether `entity` was recognized by `text`.")] = False
     reading: Annotated[Reading | None, Field(description=_READING)] = None
+    searched: Annotated[str | None, Field(description=_SEARCHED)] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,12 +81,12 @@ def _checked(
     if fields.model != MODEL:
         message = f"the model {fields.model[:40]!r} does not exist; this service has {MODEL!r}"
         raise ApiError(404, "model_not_found", message, param="model")
-    question, image = _question_and_image(messages, name)
+    question, image, before = _question_and_image(messages, name)
     if not question.strip():
         raise ApiError(422, "empty_question", "the last user message has no text; its text is the question", param=name)
     if image is None:  # maybe a task of a front end itself, such as a title for the conversation, which is long
         question = question[: settings.max_question_chars]
-    return checked_request(image, question, fields.omgm, fields.stream, settings)
+    return checked_request(image, question, fields.omgm, fields.stream, settings, before)
 
 
 def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str, tuple[Any, ...]]) -> Any:
@@ -104,12 +104,12 @@ def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str
     return {name: value for name, value in data.items() if name not in ignored and name not in neutral}
 
 
-def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None]:
-    """Returns the text of the last user message, and the most recent image in any user message.
+def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None, list[str]]:
+    """Returns the last user message's text, the most recent image, and the texts from its message on, or all.
 
     A text that only points at another image ("And this one?") asks what the user message before it asks.
     """
-    question, image = None, None
+    question, image, before = None, None, list[str]()
     for number, message in reversed(list(enumerate(messages))):
         where = f"{name}[{number}]"
         if isinstance(message, dict) and message.get("type", "message") != "message":  # such as a tool call
@@ -119,13 +119,16 @@ def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None
         if message["role"] != "user":
             continue
         text, shown = _parts(message.get("content"), f"{where}.content")
-        question = text if question is None or (points_on(question) and text.strip()) else question
+        if question is None or (points_on(question) and text.strip()):
+            question = text
+        elif image is None:
+            before.insert(0, text)
         image = shown if image is None else image
         if image is not None and not points_on(question):
             break
     if question is None:
         raise _wrong(name, "must have a user message")
-    return question, image
+    return question, image, before
 
 
 def _parts(content: Any, where: str) -> tuple[str, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +16,8 @@ from serving.settings import ServingSettings
 
 _RANGES = {"greater_than", "greater_than_equal", "less_than_equal", "finite_number", "literal_error"}
 Model = TypeVar("Model", bound=BaseModel)
+FOLLOWED = 20
+"""How many of the questions before one are read."""
 NO_QUESTION = "question is missing: send one, about an image or without an image"
 
 
@@ -34,6 +36,7 @@ class CheckedRequest:
     mode: str | None = None
     budget: AgentBudget | None = None
     boxes: Sequence[Sequence[float]] = ()
+    before: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     include_usage: bool = False
@@ -41,9 +44,14 @@ class CheckedRequest:
 
 
 def checked_request(
-    image: bytes | str | None, question: str, options: AnswerOptions, stream: bool, settings: ServingSettings
+    image: bytes | str | None,
+    question: str,
+    options: AnswerOptions,
+    stream: bool,
+    settings: ServingSettings,
+    before: Sequence[str] = (),
 ) -> CheckedRequest:
-    """Checks a request against the limits and returns it.
+    """Checks a request against the limits and returns it, with the latest of the questions before it.
 
     Raises:
         ApiError: 422 for an empty or overlong question, a `k` above `max_k`, or an option that the mode does not take.
@@ -55,7 +63,8 @@ def checked_request(
         most = f"{settings.max_question_chars} are accepted (serving.max_question_chars)"
         message = f"the question has {len(question)} characters; at most {most}"
         raise ApiError(422, "question_too_long", message, param="question")
-    if not is_unicode(question):
+    before = (options.before or () if isinstance(options, RequestOptions) else before)[-FOLLOWED:]
+    if not is_unicode("".join((question, *before))):
         raise ApiError(
             422, "wrong_type", "the question is not valid Unicode: it has a lone surrogate", param="question"
         )
@@ -64,20 +73,18 @@ def checked_request(
             422, "out_of_range", f"k must be between 1 and {settings.max_k} (serving.max_k), got {options.k}", param="k"
         )
     chosen = Options(options.k, options.alpha, options.beta)
+    earlier = tuple(text[: settings.max_question_chars] for text in before)
     on_error = options.on_generator_error
+    checked = CheckedRequest(image, question, chosen, stream, on_error, before=earlier, thoughts=options.thoughts)
     if not isinstance(options, RequestOptions):
-        return CheckedRequest(image, question, chosen, stream, on_error, thoughts=options.thoughts)
-    mode = _mode(options)
-    boxes = options.boxes or ()
-    return CheckedRequest(
-        image, question, chosen, stream, on_error, mode, options.budget, boxes, thoughts=options.thoughts
-    )
+        return checked
+    return replace(checked, mode=_mode(options), budget=options.budget, boxes=options.boxes or ())
 
 
 def _mode(options: RequestOptions) -> str | None:
     """Returns the name of the agent, or `None` for plain retrieval."""
     agent = options.mode not in (None, "retrieve")
-    foreign = ("k", "alpha", "beta") if agent else ("budget", "boxes")
+    foreign = ("k", "alpha", "beta", "before") if agent else ("budget", "boxes")
     if given := [name for name in foreign if getattr(options, name) is not None]:
         message = f"{given[0]} has no effect with mode {options.mode or 'retrieve'}; leave it out"
         raise ApiError(422, "unsupported_parameter", message, param=given[0])

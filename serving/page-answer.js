@@ -8,7 +8,7 @@ export function showReply(turn, reply) {
   const quote = reply.quote ?? [];
   const missing = failed
     ? "No answer: the generator failed"
-    : reply.declined && !reply.quote
+    : reply.declined && !reply.quote && reply.searched === null
       ? "The image was not recognized: the closest match is below. If the collection has it, go closer until it fills the frame."
       : reply.trail?.stopped
         ? `No answer: stopped by its limit of ${reply.trail.stopped}`
@@ -55,6 +55,16 @@ function cited(turn, reply) {
     ),
     " ",
   ]);
+}
+
+/** Shows what a question that follows others is about, and how these complete it. */
+export function showTopic(turn, asked, { before }, { entity, searched }) {
+  if (!before || !entity) return;
+  const named = turn.image && searched !== null;
+  const about = `About ${named ? `${entity.title}, not the photo` : turn.image ? "the photo" : entity.title}`;
+  turn.topic.textContent = searched && searched !== asked ? `${about}: ${searched}` : about;
+  turn.topic.hidden = false;
+  if (named) turn.element.querySelector(".asked img")?.remove();
 }
 
 export function showEntity(turn, entity) {

@@ -1,6 +1,6 @@
 // The page: takes a question, about the photo if there is one, asks the service, shows the answers below each other, the newest first.
 
-import { showEntity, showEvidence, showReply, showWhy } from "./page-answer.js";
+import { showEntity, showEvidence, showReply, showTopic, showWhy } from "./page-answer.js";
 import { keepQuestion, keepTurn, keptTurns } from "./page-history.js";
 import { bytesToSend, currentImage, imageAddress, onImage, setImage, thumbnail } from "./page-image.js";
 import { events, hasKey, isReachable, keepKey, make, problemOf, request, serviceImage } from "./page-service.js";
@@ -20,6 +20,7 @@ const [form, question, key, mode, history] = ["form", "question", "key", "mode",
 const coarse = matchMedia("(pointer: coarse)").matches; // a finger, so the keyboard is on the screen
 let turns = 0;
 let lastAsked = "";
+let before = []; // the questions since there is this photo, or none
 let whyOpen = false; // as the user left it at the last answer
 
 form.addEventListener("submit", (event) => {
@@ -37,7 +38,10 @@ question.addEventListener("focus", () => {
   if (question.value.trim() === lastAsked) question.select(); // the next question replaces it
 });
 
-onImage(showError);
+onImage((message) => {
+  if (!message) before = []; // another photo: what is asked next follows nothing
+  showError(message);
+});
 keepQuestion(question);
 
 function showError(message) {
@@ -55,7 +59,10 @@ async function submit() {
   lastAsked = asked;
   if (coarse) question.blur(); // the keyboard would cover the answer
   else question.select();
-  const options = { stream: true, ...(mode.value && mode.value !== "retrieve" ? { mode: mode.value } : {}) };
+  const agent = mode.value && mode.value !== "retrieve";
+  const follows = before.length && !agent ? { before: [before[0], ...before.slice(1).slice(-19)] } : {};
+  const options = { stream: true, ...(agent ? { mode: mode.value } : follows) };
+  before.push(asked);
   const turn = newTurn(asked, currentImage(), options, imageAddress());
   history.prepend(turn.element);
   if (turn.element.getBoundingClientRect().top > innerHeight * 0.5 || turn.element.getBoundingClientRect().top < 0) {
@@ -89,7 +96,7 @@ async function answer(turn, asked, options) {
   const problem = await problemOf(response);
   if (problem) return fail(turn, problem);
   turn.begun = true;
-  const show = shower(turn, options);
+  const show = shower(turn, asked, options);
   const kept = [];
   for await (const [name, values] of events(response)) {
     if (name !== "answer") kept.push([name, values]);
@@ -101,7 +108,7 @@ async function answer(turn, asked, options) {
 }
 
 /** Returns a function that shows the events of an answer. */
-function shower(turn, options) {
+function shower(turn, asked, options) {
   let retrieved = {};
   let text = "";
   const trail = options.mode ? new Trail(turn) : null;
@@ -110,6 +117,7 @@ function shower(turn, options) {
       retrieved = values;
       showEntity(turn, values.entity);
       showEvidence(turn, values.evidence);
+      showTopic(turn, asked, options, values);
       showWhy(turn, values);
     } else if (name === "answer") {
       text += values.text;
@@ -132,7 +140,8 @@ function restore() {
   for (const { asked, options, image = true, name, photo, events: shown } of keptTurns().reverse()) {
     const turn = newTurn(asked, image ? { name } : null, options, photo);
     history.prepend(turn.element);
-    const show = shower(turn, options);
+    before = image ? [] : [...before, asked]; // the photo is gone after a reload
+    const show = shower(turn, asked, options);
     for (const [event, values] of shown) show(event, values);
     turn.element.setAttribute("aria-busy", "false");
     turn.stop.remove();
@@ -184,13 +193,14 @@ function newTurn(asked, image, options, address) {
     image,
     abort,
     stop,
+    topic: make("p", "topic sure", "", { hidden: true }),
     answer: make("div", "answer", make("p", "reply none", "Searching…")),
     entity: part("entity", "Entity"),
     evidence: part("evidence", "Evidence"),
     trail: part("trail", "Steps of the agent"),
     why,
   };
-  const parts = [make("header", "asked", [photo, heading, stop]), turn.answer, turn.entity, turn.evidence, turn.trail, why];
+  const parts = [make("header", "asked", [photo, heading, stop]), turn.topic, turn.answer, turn.entity, turn.evidence, turn.trail, why];
   turn.element = make("article", options.mode ? "turn trailed" : "turn", [...parts, curlOf(asked, image, options)], { id });
   turn.element.setAttribute("aria-labelledby", heading.id);
   turn.element.setAttribute("aria-busy", "true");

@@ -64,6 +64,9 @@ class RequestOptions(AnswerOptions):
     boxes: list[list[float]] | None = Field(default=None, max_length=50)
     """Image regions that the agent may refer to by number: each x1, y1, x2, y2 in pixels of the upright image. Swapped
     corners are reordered, and boxes are clipped to the image."""
+    before: list[str] | None = Field(default=None, max_length=20)
+    """The questions before this one, the oldest first, from that which came with this image on; leave it out for a new
+    image. One that points ("How old is it?") is about what they were about, one that names another thing about that."""
     stream: bool = False
     """Whether to answer with server-sent events."""
 

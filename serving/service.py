@@ -80,7 +80,7 @@ class Service:
         started, deadline = time.perf_counter(), time.monotonic() + self.settings.timeout_s
         image = NO_IMAGE if checked.image is None else (await self.decode(checked))[0]
         decoded = time.perf_counter()
-        query = Query(image, checked.question, request_id, checked.options)
+        query = Query(image, checked.question, request_id, checked.options, before=checked.before)
         result = await self.batcher.submit(query, deadline)
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}

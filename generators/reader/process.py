@@ -18,8 +18,8 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
-from generators.pointing import pointing
 from generators.reader.reader import ExtractiveReader
+from generators.reader.titles import pointing
 from retriever.types import Evidence, Generation, GenerationRequest, OtherSection
 
 LONGEST_REPLY = 2**26

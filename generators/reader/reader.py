@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from generators.pointing import pointing
 from generators.reader.closed import in_own_words, is_closed, verdict
 from generators.reader.comparisons import Comparison, comparison_of, is_true
 from generators.reader.model import WEIGHTS_FILE, SpanModel, Window, windows
 from generators.reader.names import asks_description, asks_name, first_sentence
 from generators.reader.spans import Span, best_span
+from generators.reader.titles import pointing
 from retriever.lexical import is_english
 from retriever.models.bm25 import BM25
 from retriever.types import Evidence, Generation, GenerationRequest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from indexes.live.section_search import IndexSections
 from indexes.store.index import Index
+from retriever.mixed import MixedRetrieval
 from retriever.pipeline import Retriever
-from retriever.section_search import MixedRetrieval
 from retriever.step3_sections import SectionRerank
 
 

@@ -1,0 +1,116 @@
+"""Retrieves for questions with and without an image, and for those that follow others in a conversation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from retriever.deixis import renamed, without_deixis
+from retriever.pipeline import IndexT, Retriever
+from retriever.protocols import Step
+from retriever.section_search import PRONOUN, SectionIndex, SectionSearch, fits, topic_of
+from retriever.step3_sections import SectionRerank
+from retriever.types import NO_IMAGE, Candidate, Query, RetrievalResult
+
+SURE = 0.5
+"""From this probability on, a text says what a question is about."""
+_POINTER = re.compile(rf"{PRONOUN.pattern}|\b(?:this|these|that|those)\b|\bt?here(?=\W*$)", re.IGNORECASE)
+_THIS = re.compile(r"\bth(?:is|ese)\b", re.IGNORECASE)
+_ALSO = re.compile(r"(?:and|or|but)\b", re.IGNORECASE)
+_THING = re.compile(
+    r"(?:(?:and|or|but)(?:,? (?:what|how) about)?|(?:what|how) about),? "
+    r"(?!(?:what|which|who|whom|whose|when|where|why|how|is|are|was|were|do|does|did|can|could|has|have|had|will|would"
+    r"|should)\b)(.{1,80})",
+    re.IGNORECASE,
+)
+
+
+class MixedRetrieval:
+    """Retrieves for questions about images, and for those without one by a search of sections in place of step 1.
+
+    Args:
+        retriever: Retrieves for those about images.
+        index: What is searched for the others.
+        last: Step 3.
+        k: As in `SectionSearch`.
+    """
+
+    def __init__(self, retriever: Retriever[IndexT], index: SectionIndex, last: SectionRerank, k: int) -> None:
+        self._retriever = retriever
+        steps: list[Step] = [SectionSearch(index, last.reranker, k), last]
+        self._texts = Retriever(steps, retriever.index, pin=retriever.pin, device=retriever.device)
+        self._texts.models = retriever.models
+
+    def __call__(self, queries: Sequence[Query]) -> list[RetrievalResult]:
+        """Returns one result per query, in order."""
+        completed = [self._completed(query) for query in queries]
+        about = iter(self._retriever.retrieve([query for query in completed if query.image.width]))
+        texts = iter(self._texts.retrieve([query for query in completed if not query.image.width]))
+        return [next(about) if query.image.width else _judged(query, next(texts)) for query in completed]
+
+    def _completed(self, query: Query) -> Query:
+        """Returns a query without those before it: about its image, or after the text that says what it is about.
+
+        A question with a name is about that; one with a pronoun, or that only adds something, about the latest before
+        that fits an entity, otherwise about the image, if there is one, as is one with "this".
+        """
+        question, about = query.question, bool(query.image.width)
+        follows = _refers(question) or _ALSO.match(question) is not None or _thing(question) is not None
+        alone = replace(query, before=())
+        shown = about and (without_deixis(question) != question or _THIS.search(question) is not None)
+        if not query.before or shown or not (about or follows):
+            return alone
+        earlier = query.before[about:] if follows and not _has_name(_thing(question)) else ()
+        for text, candidates in self._search(query, [question, *reversed(earlier)]):
+            by_name = about or text is question or _refers(text)
+            if fits(_head(text), candidates) >= SURE and (candidates[0].sim_w or not by_name):
+                thing = _thing(question) if text is question else None
+                asked = question if thing is None else self._before(query, thing)
+                return replace(query, image=NO_IMAGE, question=asked, before=(_head(text),))
+        return alone
+
+    def _before(self, query: Query, thing: str) -> str:
+        """Returns the question before one that only names another thing ("And the Louvre?"), about that."""
+        earlier = next((text for text in reversed(query.before) if text.strip() and not _thing(text)), query.question)
+        if _refers(earlier):
+            return earlier
+        for _, candidates in self._search(query, [earlier]):
+            entity = self._texts.index.entity(candidates[0].row)
+            for name in sorted((entity.title, *entity.names), key=len, reverse=True):
+                if (other := renamed(earlier, name, thing)) != earlier:
+                    return other
+        return query.question
+
+    def _search(self, query: Query, texts: Sequence[str]) -> list[tuple[str, list[Candidate]]]:
+        """Returns texts with the entities that fit what they say before they point at something."""
+        kept = [text for text in texts if _head(text).strip()]
+        queries = [Query(NO_IMAGE, _head(text), options=query.options) for text in kept]
+        results = self._texts.retrieve(queries, steps=1) if queries else []
+        return [(text, result.candidates) for text, result in zip(kept, results, strict=True) if result.candidates]
+
+
+def _head(question: str) -> str:
+    """Returns what a question says before it points at something."""
+    if not _refers(question):
+        return question
+    pointer = _POINTER.search(question)
+    return question[: pointer.start()] if pointer else ""
+
+
+def _has_name(thing: str | None) -> bool:
+    return thing is not None and not thing.islower()
+
+
+def _thing(question: str) -> str | None:
+    """Returns what a question adds that has no verb: "the Louvre" of "And the Louvre?"."""
+    match = _THING.fullmatch(" ".join(question.split()).rstrip(" ?.!"))
+    return None if match is None or _refers(question) else match[1]
+
+
+def _refers(question: str) -> bool:
+    return without_deixis(question) != question or _POINTER.search(question) is not None
+
+
+def _judged(query: Query, result: RetrievalResult) -> RetrievalResult:
+    return replace(result, recognized=fits(topic_of(query), result.candidates), searched=query.question)
