@@ -144,8 +144,8 @@ class Retrieval(RetrievalFields):
             for section in self.sections[1 : 1 + OTHERS]
             if self.entity is not None and section.score is not None and best is not None
         )
-        known = values_of(RetrievalFields, self)
-        return GenerationRequest(self.question, self.image, self.evidence, others=others, **known)
+        about = self.question, self.image, self.evidence
+        return GenerationRequest(*about, others=others, **values_of(RetrievalFields, self))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,9 +24,7 @@ _CROP = "The part of the image that shows `entity`: left, top, right and bottom 
 _TURNED = "By how many degrees the image was turned clockwise to recognize `entity`."
 _TEXT = "The lines of text on the image, from top to bottom; null if they were not read."
 Reading = Literal["text", "name"]
-_SEARCHED = (
-    "The question, as a conversation completes it, if it was searched without an image; null for one about an image."
-)
+_SEARCHED = "The question that was searched without an image, completed by those before; null if about the image."
 _READING = "What the question asks for of `text`: the `text`, or the `name` that stands out; null for other questions."
 
 
@@ -110,17 +108,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """An image (RGB), or `NO_IMAGE`, with a question, and the text on the image if it is to be searched by it, too.
-
-    `before` are the questions before it, from that which came with the image on; none if it came with the image itself.
-    """
+    """An image (RGB), or `NO_IMAGE`, with a question, and the text on the image if it is to be searched by it, too."""
 
     image: Image.Image
     question: str
     id: str = ""
     options: Options = Options()
     text: tuple[TextLine, ...] = ()
-    before: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()  # the questions since the image came, with its own first; none if it comes with this
 
 
 @dataclass(slots=True)

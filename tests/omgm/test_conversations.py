@@ -151,7 +151,7 @@ def test_what_is_not_in_the_notes_is_declined_in_a_conversation_too(omgm: OMGM) 
         assert result.recognized is not None and result.recognized < 0.5 and result.searched == question
     [result] = omgm.retriever.retrieve([Query(NO_IMAGE, "How old is it?", before=("Who wrote War and Peace?",))])
     assert result.recognized == 0.0
-    [result] = omgm.retriever.retrieve([Query(NO_IMAGE, "And Mount Fuji?", before=("Hello there",))])
+    [result] = omgm.retriever.retrieve([Query(NO_IMAGE, "And Mount Fuji?", before=("Good morning",))])
     assert result.searched == "And Mount Fuji?" and result.recognized is not None and result.recognized > 0.5
 
 

@@ -106,6 +106,7 @@ async def test_tools_are_described(url: str) -> None:
             "text",
             "by_text",
             "reading",
+            "searched",
             "quote",
             "declined",
             "reason",
