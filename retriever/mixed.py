@@ -71,7 +71,7 @@ class MixedRetrieval:
         return alone
 
     def _before(self, query: Query, thing: str) -> str:
-        """Returns the question before one that only names another thing ("And the Louvre?"), about that."""
+        """Returns the question before one that only names another thing ("And Norway?"), about that."""
         earlier = next((text for text in reversed(query.before) if text.strip() and not _thing(text)), query.question)
         if _refers(earlier):
             return earlier
@@ -103,7 +103,7 @@ def _has_name(thing: str | None) -> bool:
 
 
 def _thing(question: str) -> str | None:
-    """Returns what a question adds that has no verb: "the Louvre" of "And the Louvre?"."""
+    """Returns what a question adds that has no verb: "Norway" of "And Norway?"."""
     match = _THING.fullmatch(" ".join(question.split()).rstrip(" ?.!"))
     return None if match is None or _refers(question) else match[1]
 

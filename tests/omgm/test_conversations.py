@@ -205,14 +205,18 @@ def test_page(chromium: Browser, url: str, folder: Path) -> None:
     chromium.execute_script("sessionStorage.clear()")
     chromium.refresh()
 
+    def turns() -> list[Any]:
+        found: list[Any] = chromium.find_elements("class name", "turn")
+        return found
+
     def ask(question: str, count: int) -> list[str]:
         """Returns the answer, the entity, what the page says that the question is about, and its number of photos."""
         by_id(chromium, "question").clear()
         by_id(chromium, "question").send_keys(question + "\n")
-        turns = lambda: chromium.find_elements("class name", "turn")  # noqa: E731
         wait(chromium, lambda: len(turns()) == count and turns()[0].get_attribute("aria-busy") == "false")
-        parts = (turns()[0].find_element("css selector", name).text for name in (".reply", ".entity h3", ".topic"))
-        return [*parts, str(len(turns()[0].find_elements("css selector", ".asked img")))]
+        shown = turns()[0]
+        parts = (shown.find_element("css selector", name).text for name in (".reply", ".entity h3", ".topic"))
+        return [*parts, str(len(shown.find_elements("css selector", ".asked img")))]
 
     def choose(title: str) -> None:
         by_id(chromium, "file").send_keys(str(folder / f"{title}.png"))
@@ -220,7 +224,7 @@ def test_page(chromium: Browser, url: str, folder: Path) -> None:
     assert ask("How tall is the Eiffel Tower?", 1) == ["330 metres", "Eiffel Tower", "", "0"]
     assert ask("When was it built?", 2) == ["1889", "Eiffel Tower", "About Eiffel Tower", "0"]
     chromium.refresh()  # the thread goes on
-    wait(chromium, lambda: len(chromium.find_elements("class name", "turn")) == 2)
+    wait(chromium, lambda: len(turns()) == 2)
     assert ask("And Tokyo Tower?", 3) == ["1958", "Tokyo Tower", "About Tokyo Tower: When was it built?", "0"]
     choose("Saxophone")
     assert ask("Who invented this?", 4) == ["Belgian Adolphe Sax", "Saxophone", "", "1"]
