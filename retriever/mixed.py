@@ -16,7 +16,7 @@ from retriever.types import NO_IMAGE, Candidate, Query, RetrievalResult
 SURE = 0.5
 """From this probability on, a text says what a question is about."""
 _POINTER = re.compile(rf"{PRONOUN.pattern}|\b(?:this|these|that|those)\b|\bt?here(?=\W*$)", re.IGNORECASE)
-_THIS = re.compile(r"\bth(?:is|ese)\b", re.IGNORECASE)
+_HERE = re.compile(r"\b(?:this|these|here)\b", re.IGNORECASE)
 _ALSO = re.compile(r"(?:and|or|but)\b", re.IGNORECASE)
 _THING = re.compile(
     r"(?:(?:and|or|but)(?:,? (?:what|how) about)?|(?:what|how) about),? "
@@ -58,7 +58,7 @@ class MixedRetrieval:
         question, about = query.question, bool(query.image.width)
         follows = _refers(question) or _ALSO.match(question) is not None or _thing(question) is not None
         alone = replace(query, before=())
-        shown = about and (without_deixis(question) != question or _THIS.search(question) is not None)
+        shown = about and (without_deixis(question) != question or _HERE.search(question) is not None)
         if not query.before or shown or not (about or follows):
             return alone
         earlier = query.before[about:] if follows and not _has_name(_thing(question)) else ()
