@@ -61,7 +61,7 @@ def points(question: str) -> bool:
     """Returns whether a question only points at what it is about, which an image would show.
 
     Example:
-        >>> [points(text) for text in ("When was this built?", "How old is it?", "What is it called when ice melts?")]
+        >>> [points(text) for text in ("When was this built?", "How old is it?", "Does ice hurt ponds and their fish?")]
         [True, True, False]
     """
     named = without_deixis(question)
