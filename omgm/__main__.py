@@ -107,9 +107,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"omgm {__version__}")
     top.add_argument("--completion", choices=("bash", "zsh", "fish"), action=_Completion, help="print a script")
-    choices = top.add_subparsers(
-        dest="command", required=True, metavar="COMMAND", prog="omgm", parser_class=argparse.ArgumentParser
-    )
+    choices = top.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="omgm", parser_class=_Command)
     for name in commands():
         if command is not None and command != name:
             choices.add_parser(name)
@@ -131,6 +129,22 @@ def _fill(command: argparse.ArgumentParser, name: str) -> None:
     module.add_arguments(command)
     command.add_argument("--verbose", action="store_true", help="print log messages")
     command.set_defaults(run=module.run)
+
+
+class _Command(argparse.ArgumentParser):
+    """The parser of a command, whose words may stand among its options even if the first may be missing."""
+
+    _is_mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parses options first, and then the words that are left."""
+        if self._is_mixing or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._is_mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_mixing = False
 
 
 class _Top(argparse.ArgumentParser):

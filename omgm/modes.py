@@ -65,7 +65,7 @@ class ModeContext:
     _shared: dict[object, Any] = field(default_factory=dict)
 
     def share(self, make: Callable[[ModeContext], T]) -> T:
-        """Returns what `make` makes of this context, the same for all modes."""
+        """Returns `make(self)`, which is called once: all modes share its result."""
         if make not in self._shared:
             self._shared[make] = make(self)
         return cast(T, self._shared[make])

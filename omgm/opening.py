@@ -200,7 +200,7 @@ def _build_reranker(profile: Profile, folder: Path) -> TextReranker:
 
 
 def _image_columns(profile: Profile, folder: Path) -> dict[str, ColumnModel]:
-    """Returns what reads the text on images and finds their keypoints, of the columns that an index has."""
+    """Returns the models of the index's columns `image_text` and `keypoints`, if the profile uses them."""
     wanted = {"image_text": profile.search.words, "keypoints": profile.search.keypoints}
     stored = read_manifest(current_files(folder)).inputs.columns
     if missing := [name for name, is_wanted in wanted.items() if is_wanted and name not in stored]:

@@ -58,7 +58,7 @@ def names(group: str, ours: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def targets(group: str) -> dict[str, str]:
-    """Returns what the entry points of a group name, such as `package.module:NAME`, by their names; imports none.
+    """Returns the values of a group's entry points, such as `package.module:NAME`, by their names; imports none.
 
     Raises:
         ValueError: There are none, although this project has some.

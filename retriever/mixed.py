@@ -43,7 +43,7 @@ class MixedRetrieval:
         self._texts.models = retriever.models
 
     def __call__(self, queries: Sequence[Query]) -> list[RetrievalResult]:
-        """Returns one result per query, in order."""
+        """Returns one result per query, in order, after all steps."""
         completed = [self._completed(query) for query in queries]
         about = iter(self._retriever.retrieve([query for query in completed if query.image.width]))
         texts = iter(self._texts.retrieve([query for query in completed if not query.image.width]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, MutableMapping
+from dataclasses import replace
+from functools import lru_cache
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -17,7 +19,7 @@ from indexes.store.layout import REBUILD
 from indexes.store.postings import InvertedLists
 from indexes.store.section_nearest import Place, SectionVectors
 from indexes.store.section_vectors import SECTION_VECTORS
-from indexes.store.section_words import FINGERPRINT, LAYOUT, SECTION_WORDS, QuestionWords, documents_of
+from indexes.store.section_words import FINGERPRINT, LAYOUT, SECTION_WORDS, QuestionWords, documents_of, terms_of
 from retriever.section_search import SectionMatch
 from retriever.types import FloatArray
 
@@ -26,6 +28,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 BEST = 100
 """Sections that are looked at: so many of the best by words, and by meaning."""
+_LAYOUT = replace(LAYOUT, terms=lru_cache(maxsize=1 << 14)(terms_of))
+"""Each change makes a new version, whose other changed sections need not be split into words again."""
 
 
 class IndexSections:
@@ -127,7 +131,7 @@ def _of_files(index: Index) -> _Part:
             found,
             REBUILD,
         )
-    words = InvertedLists.open(folder, LAYOUT) if _has_words(index) else None
+    words = InvertedLists.open(folder, _LAYOUT) if _has_words(index) else None
     if SECTION_VECTORS.name not in columns:
         return _Part(words, None)
     values, keys = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in SECTION_VECTORS.files)

@@ -126,7 +126,7 @@ def write_postings(folder: Path, documents: Iterable[Document], layout: Layout) 
 def _summed(
     postings: NDArray[Any], weights: FloatArray, frequencies: IntArray, documents: int, layout: Layout
 ) -> NDArray[np.float64]:
-    """Returns what postings add to the length of each document, squared if it is that of a vector."""
+    """Returns how much postings add to each document's length, or to its square if `layout.weighted`; float64 [N]."""
     values = postings["count"].astype(float)
     if layout.weighted:
         values = (np.repeat(weights, frequencies) * postings["count"]).astype(float) ** 2

@@ -67,7 +67,7 @@ def kind_of(group: str, name: str) -> Any:
 
 
 def known_in(group: str) -> AfterValidator:
-    """Returns what checks a setting that names a kind of a group."""
+    """Returns a validator of settings: the value must be the name of a kind of the group."""
 
     def check(name: str) -> str:
         if name not in _OURS[group]:  # those of other packages are looked up, which takes some milliseconds

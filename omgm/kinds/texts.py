@@ -10,5 +10,5 @@ from retriever.step3_sections import SectionRerank
 
 
 def mixed_retrieval(retriever: Retriever[Index], last: SectionRerank, k: int) -> MixedRetrieval:
-    """Returns what retrieves for a batch in which questions have no image, on the same index and by the same step 3."""
+    """Returns the retrieval for batches with questions without an image; it shares the retriever's index and step 3."""
     return MixedRetrieval(retriever, IndexSections(retriever.index), last, k)

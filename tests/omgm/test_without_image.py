@@ -10,7 +10,7 @@ import httpx
 import pytest
 from mcp import Client
 
-from omgm.__main__ import main
+from omgm.__main__ import main, parser
 from omgm.api import OMGM
 from omgm.indexing import Build, build
 from omgm.mcp_server import build_server
@@ -161,3 +161,11 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "QUESTION is missing after the IMAGE" in capsys.readouterr().err
     assert main(["ask", *index, "--mode", "auto", TALL]) == 2
     assert "IMAGE is missing: an agent looks at one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("order", ["IMAGE QUESTION OPTION", "IMAGE OPTION QUESTION", "OPTION IMAGE QUESTION"])
+def test_options_may_stand_anywhere(order: str) -> None:
+    words = {"IMAGE": ["a.png"], "QUESTION": ["Who?"], "OPTION": ["--json", "--index", "i"]}
+    args = parser("ask").parse_args(["ask", *(word for part in order.split() for word in words[part])])
+    assert (args.image, args.question, args.json, args.index) == ("a.png", "Who?", True, Path("i"))
+    assert parser("ask").parse_args(["ask", *words["OPTION"], "Who?"]).image is None
