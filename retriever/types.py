@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # the reader's process needs no PyTorch
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 NO_IMAGE = Image.new("RGB", (0, 0))
 
 Crop = tuple[float, float, float, float]

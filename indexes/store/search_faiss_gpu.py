@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from indexes.store.entity_index import open_search
 from indexes.store.manifest import SearchRecord
 from indexes.store.search import DEPTH, Search, StoredVectors, load_vectors, padded, read_faiss, rescored, to_host
 from retriever.gpu import to_device
-from retriever.types import FloatArray, IntArray
+from retriever.types import BoolArray, FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,11 @@ def open_faiss_gpu(folder: Path, record: SearchRecord | None, device: torch.devi
     """
     if record is not None and record.kind == "milvus":
         raise ValueError(f'{folder}: is searched by Milvus, not by search.gpu = "faiss"; {_TORCH}')
-    gpu = FaissGpu(device)
+    on_cpu = functools.cache(lambda: open_search(folder, record))
+    return WithSelections(_open(FaissGpu(device), folder, record), on_cpu)
+
+
+def _open(gpu: FaissGpu, folder: Path, record: SearchRecord | None) -> FaissGpuVectors | FaissGpuCodes:
     if record is not None and record.kind == "ivf-pq":
         codes = as_byte_codes(read_faiss(folder), any_size=gpu.cuvs, most_lists=MOST)
         if codes is not None:
@@ -66,6 +71,23 @@ def open_faiss_gpu(folder: Path, record: SearchRecord | None, device: torch.devi
         logger.warning("%s: FAISS has no form of %s on a GPU, so its vectors are searched exactly", folder, record)
     stored = StoredVectors(folder, record)
     return FaissGpuVectors(gpu, stored.read, stored.dimension, stored.rows)
+
+
+class WithSelections:
+    """Searches on a GPU among all rows, and on the CPU among some: FAISS selects no rows on a GPU.
+
+    Args:
+        on_gpu: Searches on the GPU.
+        on_cpu: Returns a search on the CPU.
+    """
+
+    def __init__(self, on_gpu: FaissGpuVectors | FaissGpuCodes, on_cpu: Callable[[], Search]) -> None:
+        self.on_gpu, self._on_cpu = on_gpu, on_cpu
+        self.shape: tuple[int, int] = on_gpu.shape
+
+    def search(self, vectors: Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
+        """Returns inner products and rows, best first."""
+        return self.on_gpu.search(vectors, k) if among is None else self._on_cpu().search(vectors, k, among)
 
 
 class FaissGpu:

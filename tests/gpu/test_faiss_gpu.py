@@ -21,7 +21,14 @@ from indexes.store.keys import Keys
 from indexes.store.manifest import SearchKind, SearchRecord
 from indexes.store.recall import HeldOutQueries
 from indexes.store.search import BestKeySearch, DeviceSearch, Search
-from indexes.store.search_faiss_gpu import MOST, FaissGpu, FaissGpuCodes, FaissGpuVectors, open_faiss_gpu
+from indexes.store.search_faiss_gpu import (
+    MOST,
+    FaissGpu,
+    FaissGpuCodes,
+    FaissGpuVectors,
+    WithSelections,
+    open_faiss_gpu,
+)
 from indexes.store.search_kinds import write_search
 from retriever.types import FloatArray, IntArray
 from tests.fakes.faiss_gpu import FakeFaiss
@@ -91,7 +98,8 @@ def test_each_kind_finds_what_it_finds_on_the_cpu(library: FakeFaiss | None, tmp
     record = written(tmp_path, kind, vectors, rows, queries)
     asked = torch.from_numpy(queries)
     search = open_search(tmp_path, record, "cuda", "faiss")
-    assert isinstance(search, FaissGpuCodes if kind == "ivf-pq" else FaissGpuVectors)
+    assert isinstance(search, WithSelections)
+    assert isinstance(search.on_gpu, FaissGpuCodes if kind == "ivf-pq" else FaissGpuVectors)
     assert search.shape == open_search(tmp_path, record).shape == (2996, WIDTH)
     scores, found = search.search(asked.to("cuda"), 20)
     products = np.einsum("qd,qnd->qn", queries, vectors.astype(np.float16).astype(np.float32)[found])
@@ -203,4 +211,5 @@ def test_an_index_keeps_its_library(library: FakeFaiss | None, tmp_path: Path) -
         for index in (world.open(), writer, reader)
     ]
     assert names[0] == names[1] == names[2] and len(names[0]) == 18
-    assert all(isinstance(index.version.base._search, FaissGpuVectors) for index in (writer, reader))
+    searches = [index.version.base._search for index in (writer, reader)]
+    assert all(isinstance(search, WithSelections) for search in searches)
