@@ -85,8 +85,9 @@ def needed_extras(profile: Profile) -> dict[str, str]:
     needed = {}
     if profile.sections.kind == "flag":
         needed["flag"] = 'sections.kind = "flag"'
-    if profile.search.kind == "milvus":
-        needed["milvus-lite" if profile.search.uri.endswith(".db") else "milvus"] = 'search.kind = "milvus"'
+    if profile.search.kind in ("milvus", "lancedb"):
+        lite = "-lite" if profile.search.kind == "milvus" and profile.search.uri.endswith(".db") else ""
+        needed[profile.search.kind + lite] = f'search.kind = "{profile.search.kind}"'
     if profile.search.gpu == "faiss":
         needed["faiss-gpu"] = 'search.gpu = "faiss"'
     model = profile.encoder.model
@@ -290,8 +291,9 @@ def _search_findings(profile: Profile, gpus: Sequence[Device]) -> list[Finding]:
     found, fix = 'search.gpu = "faiss"', "--set search.gpu=torch"
     if profile.search.gpu == "faiss" and device_of(profile, lambda: bool(gpus)) == "cpu":
         return [Finding("search.gpu", "fail", f"{found} needs a GPU, but the models run on the CPU", fix)]
-    if profile.search.gpu == "faiss" and profile.search.kind == "milvus":
-        return [Finding("search.gpu", "fail", f'{found} does not search Milvus (search.kind = "milvus")', fix)]
+    if profile.search.gpu == "faiss" and profile.search.uri:
+        kind = f'search.kind = "{profile.search.kind}"'
+        return [Finding("search.gpu", "fail", f"{found} does not search a database ({kind})", fix)]
     return []
 
 

@@ -57,8 +57,9 @@ class SearchSettings(_Table):
         keypoints: Whether keypoints of images are compared: those of an index are found when it is built, and a
             query's if it is not surely recognized.
         kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, then
-            `ivf-pq`), or `milvus`.
-        uri: For `milvus`, the server's address, or a file whose name ends with `.db`.
+            `ivf-pq`), `milvus`, `lancedb`, or a kind of another package.
+        uri: For `milvus`, the server's address, or a file whose name ends with `.db`; for `lancedb`, a folder or an
+            address such as `s3://bucket/folder`.
         gpu: The library that searches if the device is a GPU: `torch`, or `faiss`.
     """
 
@@ -71,7 +72,7 @@ class SearchSettings(_Table):
     words: bool = False
     words_weight: float = Field(default=0.3, ge=0, le=1)
     keypoints: bool = False
-    kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"] = "auto"
+    kind: Annotated[str, known_in("omgm.engines")] = "auto"
     uri: str = ""
     gpu: Literal["torch", "faiss"] = "torch"
 

@@ -26,7 +26,6 @@ from indexes.lines import Lines, save_offsets
 from indexes.progress import bars, progress_bar
 from indexes.store.columns import columns
 from indexes.store.layout import THUMBNAILS
-from indexes.store.manifest import SearchKind
 from indexes.store.search_kinds import bytes_per_key, choose_kind
 from indexes.workers import LocalWorkers
 from retriever.protocols import DualEncoder, FusionEncoder
@@ -60,7 +59,7 @@ class Estimate:
     sections: int
     with_image: int
     sampled: int
-    search: SearchKind
+    search: str
     bytes: dict[str, int]
     temporary_bytes: int
     seconds: dict[str, float]

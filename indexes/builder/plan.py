@@ -13,10 +13,10 @@ from indexes.builder.given_vectors import GivenVectors
 from indexes.image_source import ImageSource
 from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.store.columns import ColumnModel
+from indexes.store.engines import kinds
 from indexes.store.index import Index
 from indexes.store.keys import IMAGE_WEIGHT
-from indexes.store.manifest import Candidates, keys_are_images
-from indexes.store.search_kinds import SearchChoice
+from indexes.store.manifest import FAISS_KINDS, Candidates, keys_are_images
 from indexes.workers import LocalWorkers, Workers
 from retriever.protocols import DualEncoder, FusionEncoder, Summarizer
 from retriever.token_codec import TokenCodec
@@ -78,8 +78,8 @@ class IndexDesign:
     Attributes:
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
         tokens: How step 2's tokens are stored: the name of a `TokenCodec`.
-        search: The kind of entity index, see `indexes.store.search_kinds`.
-        search_uri: Where Milvus is if `search` is "milvus", see `indexes.store.search_milvus.Collection`.
+        search: The kind of entity index (`indexes.store.engines.kinds`); "auto" chooses one by the number of entities.
+        search_uri: Where the vector database is, if `search` is one.
         image_weight: Weight of the main image in a combined key, used to tune an approximate entity index and to open
             the index.
         image_keys: Most image keys per entity: its main image, then the others of its article in order. Ignored if
@@ -91,7 +91,7 @@ class IndexDesign:
 
     candidates: Candidates = "summary"
     tokens: str = "float16"
-    search: SearchChoice = "auto"
+    search: str = "auto"
     search_uri: str = ""
     image_weight: float = IMAGE_WEIGHT
     image_keys: int = 1
@@ -102,13 +102,14 @@ class IndexDesign:
         """Raises a `ValueError` that names the first invalid setting."""
         if self.candidates not in get_args(Candidates):
             raise ValueError(f"candidates must be one of {', '.join(get_args(Candidates))}, got {self.candidates!r}")
-        if self.search not in get_args(SearchChoice):
-            raise ValueError(f"search must be one of {', '.join(get_args(SearchChoice))}, got {self.search!r}")
+        choices = ("auto", *kinds())
+        if self.search not in choices:
+            raise ValueError(f"search must be one of {', '.join(choices)}, got {self.search!r}")
         if self.image_keys < 1:
             raise ValueError(f"image_keys must be at least 1, got {self.image_keys}")
-        if (self.search == "milvus") != bool(self.search_uri):
-            uri = self.search_uri
-            raise ValueError(f'search.uri must be set if search.kind is "milvus", and only then; got {uri!r}')
+        if (self.search not in ("auto", *FAISS_KINDS)) != bool(self.search_uri):
+            choice = f"{self.search_uri!r} with search.kind = {self.search!r}"
+            raise ValueError(f"search.uri must be set if search.kind is a vector database, and only then; got {choice}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,6 @@ from indexes.store.manifest import (
     REPORT,
     SEARCH,
     VECTORS,
-    SearchKind,
     describe_file,
     read_manifest,
 )
@@ -38,7 +37,7 @@ logger = logging.getLogger(__name__)
 _BLOCK = 16384
 
 
-def change_search(out: Path, kind: SearchKind, image_weight: float, encoder: DualEncoder, uri: str = "") -> None:
+def change_search(out: Path, kind: str, image_weight: float, encoder: DualEncoder, uri: str = "") -> None:
     """Replaces the entity index in `out` with one of another kind; otherwise only the manifest changes.
 
     The files are those of a build with that kind. A kill leaves the old index, the new one, or a resumable build.

@@ -34,7 +34,6 @@ from indexes.store.manifest import (
     MANIFEST,
     OWNERS,
     Counts,
-    SearchKind,
     SearchRecord,
     describe_files,
 )
@@ -73,7 +72,9 @@ def write_generation(version: Version, target: Path) -> None:
         sync_folder(target.parent)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno is not None:  # FAISS and Milvus errors are clear as they are
+        if (
+            isinstance(error, OSError) and error.errno is not None
+        ):  # errors of FAISS and databases are clear as they are
             what = (
                 f"{error.strerror}; the index is unchanged: free space, or make its folder writable, and compact again"
             )
@@ -190,7 +191,7 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys
         record = engine.update(out, written, stored, base.folder, changed, manifest.search)
     else:
         few = manifest.search is None or len(written.rows) < AT_LEAST
-        kind: SearchKind = "flat" if few or manifest.search is None else manifest.search.kind
+        kind = "flat" if few or manifest.search is None else manifest.search.kind
         queries = held_out_queries(written, kind, manifest.inputs.candidates, base.image_weight, out, encoder=None)
         with bars(False):  # a served index compacts in the background
             record = write_search(out, written, kind, queries)

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from indexes.store.keys import Keys
-from indexes.store.manifest import SearchRecord
-from indexes.store.recall import HeldOutQueries
-from indexes.store.search import Search
-from retriever.entry_points import named
+from indexes.store.manifest import FAISS_KINDS, SearchRecord
+from retriever.entry_points import named, names
 from retriever.types import IntArray
 
-_OURS = {"milvus": "indexes.store.search_milvus:MILVUS"}
+if TYPE_CHECKING:
+    from indexes.store.keys import Keys
+    from indexes.store.recall import HeldOutQueries
+    from indexes.store.search import KeySearch
+
+_OURS = {"milvus": "indexes.store.search_milvus:MILVUS", "lancedb": "indexes.store.search_lancedb:LANCEDB"}
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A vector database.
+    """A vector database; `indexes.store.key_tables` makes one of a class for its tables.
 
     Attributes:
         write: Uploads keys and returns how to search them, given the folder to write to, the keys, held-out queries,
@@ -30,13 +33,18 @@ class Engine:
 
     write: Callable[[Path, Keys, HeldOutQueries, Path, str, str], SearchRecord]
     update: Callable[[Path, Keys, Keys, Path, IntArray, SearchRecord], SearchRecord]
-    open: Callable[[Path, SearchRecord], Search]
+    open: Callable[[Path, SearchRecord], KeySearch]
 
 
 def find_engine(kind: str) -> Engine | None:
     """Returns the vector database of a kind of entity index; `None` if FAISS searches it.
 
     Raises:
-        ValueError: It cannot be loaded; the message says why.
+        ValueError: It is unknown or cannot be loaded; the message says why.
     """
-    return named("omgm.engines", kind, _OURS, Engine) if kind in _OURS else None
+    return None if kind in FAISS_KINDS else named("omgm.engines", kind, _OURS, Engine)
+
+
+def kinds() -> tuple[str, ...]:
+    """Returns the names of all kinds of entity index, those of other packages last."""
+    return (*FAISS_KINDS, *names("omgm.engines", _OURS))

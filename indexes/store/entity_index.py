@@ -32,13 +32,13 @@ def write_entity_index(
         keys: The keys.
         inputs: Specify the kind of entity index and what the keys encode.
         index: The folder with ids and thumbnails: `folder` itself, or an index of which only the entity index changes.
-        uri: Where Milvus is, if that is the kind.
+        uri: Where the vector database is, if that is the kind.
         image_weight: Weight of the main image in a combined key.
         encoder: Step 1's model.
 
     Raises:
         ValueError: There are too few keys for the kind.
-        OSError: A file cannot be written, or Milvus cannot be reached.
+        OSError: A file cannot be written, or the database cannot be reached.
     """
     assert inputs.search  # chosen after the articles were read
     queries = held_out_queries(keys, inputs.search, inputs.candidates, image_weight, index, encoder)
@@ -56,7 +56,7 @@ def open_search(
         folder: The folder of an index.
         record: How to search it, from the manifest; `None` for an index of format version 2.
         device: Where to search.
-        gpu: The library that searches on a GPU: with PyTorch, all kinds except Milvus search exactly; with FAISS, see
+        gpu: The library that searches on a GPU: with PyTorch, all kinds of FAISS search exactly; with FAISS, see
             `indexes.store.search_faiss_gpu`.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
@@ -45,7 +45,7 @@ LABELED_KEYS = "labeled_keys.npy"
 IMAGE_OWNERS = "image_owners.npy"
 """Present if images of articles have their own tokens: the entity of each."""
 KEY_IDS = "key_ids.npy"
-"""Takes the place of `entities.faiss` if the keys are in Milvus: their ids there."""
+"""Takes the place of `entities.faiss` if the keys are in a vector database: their ids there."""
 ALL_FILES = (*FILES, OWNERS, LABELED_KEYS, IMAGE_OWNERS, KEY_IDS)
 """All files that an index may have, apart from those of its columns (`indexes.store.columns`)."""
 
@@ -62,9 +62,10 @@ def keys_are_images(candidates: Candidates) -> bool:
     return candidates in ("image", "combined")
 
 
-SearchKind = Literal["flat", "sq8", "hnsw", "ivf-pq", "milvus"]
-"""How step 1 searches: exactly ("flat"), or approximately with FAISS or Milvus, followed by exact rescoring of the best
-candidates."""
+SearchKind = Literal["flat", "sq8", "hnsw", "ivf-pq"]
+"""How step 1 searches with FAISS: exactly ("flat"), or approximately, followed by exact rescoring of the best
+candidates. Other kinds are vector databases (`indexes.store.engines`)."""
+FAISS_KINDS: tuple[str, ...] = get_args(SearchKind)
 
 
 class _Model(BaseModel):
@@ -93,7 +94,7 @@ class Inputs(_Model):
     encoder: str
     fusion: str | None
     tokens: str = "float16"
-    search: SearchKind | Literal[""] = "flat"
+    search: str = "flat"
     image_keys: int = 1
     section_images: bool = False
     labeled: str = "none"
@@ -144,17 +145,18 @@ class SearchRecord(_Model):
     Attributes:
         kind: How step 1 searches.
         faiss: FAISS's factory string.
-        parameters: FAISS's search parameters, which are also stored in `entities.faiss`.
-        rescored: Candidates per result that are rescored exactly with `vectors.npy`; 0 for exact search.
+        parameters: Search parameters; those of FAISS are also stored in `entities.faiss`.
+        rescored: Candidates per result that are rescored exactly, with `vectors.npy` or by a database; 0 for exact
+            search.
         recall: Share of the `k` best by the stored vectors that the search finds, averaged over held-out queries;
             `None` without entities.
         k: Number of results that the recall was measured with.
         queries: A description of the held-out queries.
-        uri: Where Milvus is, see `indexes.store.search_milvus.Collection`.
-        collection: The name of the collection there.
+        uri: Where the database is.
+        collection: The name of the table of keys there.
     """
 
-    kind: SearchKind
+    kind: str
     faiss: str
     parameters: dict[str, int] = {}
     rescored: int = 0
@@ -288,13 +290,16 @@ def check_files(folder: Path, manifest: Manifest, columns: Iterable[str], *, ver
     if manifest.counts.image_tokens:
         names.add(IMAGE_OWNERS)
     names |= {*columns}
-    if manifest.search is not None and manifest.search.kind == "milvus":
+    elsewhere = manifest.search is not None and manifest.search.kind not in FAISS_KINDS
+    if elsewhere:
         names = names - {SEARCH} | {KEY_IDS}
     listed = {*manifest.files, IMAGE_PROBLEMS}  # older versions did not write the latter
     if listed != names - ({VECTORS} if manifest.format_version == 2 else set()):
         raise ValueError(f"{folder / MANIFEST}: does not list the files of an index; {REBUILD}")
     for name, expected in manifest.files.items():
         path = folder / name
+        if name == VECTORS and elsewhere and not path.is_file():
+            continue  # the database has them, too
         if not path.is_file():
             raise ValueError(f"{path}: missing; {REBUILD}")
         size = path.stat().st_size

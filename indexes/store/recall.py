@@ -16,7 +16,7 @@ from torch.nn import functional
 from indexes.growing import release
 from indexes.store.keys import Keys, as_query
 from indexes.store.layout import THUMBNAILS
-from indexes.store.manifest import Candidates, SearchKind, keys_are_images
+from indexes.store.manifest import Candidates, keys_are_images
 from indexes.store.search import Search
 from retriever.images import load_image
 from retriever.protocols import DualEncoder
@@ -49,7 +49,7 @@ class HeldOutQueries(NamedTuple):
 
 
 def held_out_queries(
-    keys: Keys, kind: SearchKind, candidates: Candidates, image_weight: float, folder: Path, encoder: DualEncoder | None
+    keys: Keys, kind: str, candidates: Candidates, image_weight: float, folder: Path, encoder: DualEncoder | None
 ) -> HeldOutQueries:
     """Returns queries for measuring an entity index that resemble those of images.
 

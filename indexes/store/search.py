@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from indexes.store.engines import find_engine
 from indexes.store.manifest import KEY_IDS, SEARCH, VECTORS, SearchRecord
 from retriever.gpu import to_device
 from retriever.types import BoolArray, FloatArray, IntArray
@@ -52,6 +53,13 @@ class Search(Protocol):
             k: Number of results.
             among: Which rows may be found; by default all.
         """
+
+
+class KeySearch(Search, Protocol):
+    """Searches keys that something else than files holds."""
+
+    def read(self, rows: IntArray) -> FloatArray:
+        """Returns the vectors at some rows, [len(rows), length]."""
 
 
 class FaissSearch:
@@ -283,11 +291,18 @@ class StoredVectors:
     """
 
     def __init__(self, folder: Path, record: SearchRecord | None) -> None:
-        self._vectors = None if record is None or not record.rescored else load_vectors(folder)
+        engine = None if record is None else find_engine(record.kind)
+        kept = record is not None and record.rescored and (engine is None or (folder / VECTORS).is_file())
+        self._vectors, self._search = load_vectors(folder) if kept else None, None
         self.rows: IntArray
-        if self._vectors is not None and record is not None and record.kind == "milvus":
+        self.dimension: int
+        if engine is not None and record is not None:
             self.rows = np.sort(np.load(folder / KEY_IDS, allow_pickle=False)[1])
-            self.dimension: int = self._vectors.shape[1]
+            if self._vectors is None:
+                self._search = engine.open(folder, record)
+                self.dimension = self._search.shape[1]
+            else:
+                self.dimension = self._vectors.shape[1]
             return
         self._faiss = read_faiss(folder)
         self.rows = faiss.vector_to_array(self._faiss.id_map)
@@ -298,6 +313,8 @@ class StoredVectors:
         stop = min(stop, len(self.rows))
         if self._vectors is not None:
             return self._vectors[self.rows[start:stop]]
+        if self._search is not None:
+            return self._search.read(self.rows[start:stop]).astype(np.float16)
         found: NDArray[np.float16] = self._faiss.index.reconstruct_n(start, stop - start).astype(np.float16)
         return found
 

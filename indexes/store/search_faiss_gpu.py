@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from indexes.store.entity_index import open_search
-from indexes.store.manifest import SearchRecord
+from indexes.store.manifest import FAISS_KINDS, SearchRecord
 from indexes.store.search import DEPTH, Search, StoredVectors, load_vectors, padded, read_faiss, rescored, to_host
 from retriever.gpu import to_device
 from retriever.types import BoolArray, FloatArray, IntArray
@@ -55,10 +55,10 @@ def open_faiss_gpu(folder: Path, record: SearchRecord | None, device: torch.devi
         device: The GPU.
 
     Raises:
-        ValueError: The device is not a GPU, the installed FAISS cannot use one, or Milvus searches this index.
+        ValueError: The device is not a GPU, the installed FAISS cannot use one, or a database searches this index.
     """
-    if record is not None and record.kind == "milvus":
-        raise ValueError(f'{folder}: is searched by Milvus, not by search.gpu = "faiss"; {_TORCH}')
+    if record is not None and record.kind not in FAISS_KINDS:
+        raise ValueError(f'{folder}: is searched by {record.kind}, not by search.gpu = "faiss"; {_TORCH}')
     on_cpu = functools.cache(lambda: open_search(folder, record))
     return WithSelections(_open(FaissGpu(device), folder, record), on_cpu)
 

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import faiss
 import numpy as np
@@ -15,16 +15,13 @@ from numpy.typing import NDArray
 from indexes.growing import release
 from indexes.progress import progress_bar
 from indexes.store.keys import Keys
-from indexes.store.manifest import SEARCH, VECTORS, SearchKind, SearchRecord
+from indexes.store.manifest import FAISS_KINDS, SEARCH, VECTORS, SearchRecord
 from indexes.store.recall import ExactSearch, HeldOutQueries, draw_rows
 from indexes.store.search import DEPTH, FaissSearch, RescoredSearch, Search, load_vectors
 from retriever.files import replace_with, replacing
 from retriever.types import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
-
-SearchChoice = Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"]
-"""A kind, or "auto" to choose one by the number of entities."""
 
 FLAT_UP_TO = 30_000
 """Largest number of entities for which `auto` searches exactly."""
@@ -51,15 +48,15 @@ Tuning = tuple[dict[str, int], int]
 """FAISS's search parameters, and the number of candidates to rescore per result."""
 
 
-def choose_kind(choice: SearchChoice, entities: int) -> SearchKind:
-    """Returns the kind of entity index for a number of entities.
+def choose_kind(choice: str, entities: int) -> str:
+    """Returns the kind of entity index for a number of entities; "auto" chooses one.
 
     Raises:
         ValueError: There are too few entities for an approximate kind.
     """
     if choice == "auto":
         return "flat" if entities <= FLAT_UP_TO else "ivf-pq"
-    if choice not in ("flat", "milvus") and entities < AT_LEAST:
+    if choice in FAISS_KINDS and choice != "flat" and entities < AT_LEAST:
         raise ValueError(
             f"search.kind = {choice!r} needs at least {AT_LEAST} searchable entities, got {entities}; use 'flat'"
         )
@@ -72,24 +69,24 @@ def lists_for(vectors: int) -> int:
     return int(min(2 ** round(np.log2(4 * vectors**0.5)), 2**trained, _MOST_LISTS))
 
 
-def describe(kind: SearchKind, vectors: int, length: int) -> str:
+def describe(kind: str, vectors: int, length: int) -> str:
     """Returns FAISS's factory string for a kind; product quantizers use 4 bits for every 8 dimensions or fewer."""
     if kind == "ivf-pq":
         return f"IVF{lists_for(vectors)},PQ{length // math.gcd(length, 8)}x4fsr"
     return {"flat": "SQfp16", "sq8": "SQ8", "hnsw": "HNSW32_SQ8"}[kind]
 
 
-def bytes_per_key(kind: SearchKind, vectors: int, length: int) -> float:
+def bytes_per_key(kind: str, vectors: int, length: int) -> float:
     """Returns the bytes on disk per key, including its id, in an index of `vectors` keys of length `length`."""
     exact = 2 * length + 8
     code = length // math.gcd(length, 8) / 2 + 8 + 4 * length * lists_for(vectors) / max(1, vectors)
-    return exact + {"flat": 0, "sq8": length, "hnsw": length + 4 * 64 + 16, "ivf-pq": code, "milvus": 8}[kind]
+    return exact + {"flat": 0, "sq8": length, "hnsw": length + 4 * 64 + 16, "ivf-pq": code}.get(kind, 8)
 
 
 def write_search(
     folder: Path,
     keys: Keys,
-    kind: SearchKind,
+    kind: str,
     queries: HeldOutQueries,
 ) -> SearchRecord:
     """Writes the entity index of keys and returns its record; an entity without a key is never found.
@@ -136,7 +133,7 @@ def write_search(
     return record
 
 
-def _tune(kind: SearchKind, index: Any, folder: Path, exact: ExactSearch) -> tuple[Tuning, float | None]:
+def _tune(kind: str, index: Any, folder: Path, exact: ExactSearch) -> tuple[Tuning, float | None]:
     """Chooses the settings of `index`, applies them, and returns them with their recall."""
     tried: list[tuple[float, Tuning]] = []
     vectors = load_vectors(folder)
@@ -251,7 +248,7 @@ def _runs(rows: IntArray) -> Iterator[range]:
         yield range(start, stop)
 
 
-def _settings(kind: SearchKind, index: Any) -> list[Tuning]:
+def _settings(kind: str, index: Any) -> list[Tuning]:
     """Returns the settings to try, cheapest first: by bytes read per query, where random accesses count four times."""
     if kind == "flat":
         return [({}, 0)]

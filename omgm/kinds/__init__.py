@@ -29,6 +29,7 @@ _OURS = {
         "cross_encoder": "omgm.kinds.sections:CROSS_ENCODER",
         "flag": "omgm.kinds.sections:FLAG",
     },
+    "omgm.engines": dict.fromkeys(("auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus", "lancedb"), ""),
     "omgm.summarizers": {"extractive": "omgm.kinds.extractive:summarizer", "openai": "omgm.kinds.chat:summarizer"},
     "omgm.generators": {"extractive": "omgm.kinds.extractive:generator", "openai": "omgm.kinds.chat:generator"},
     "omgm.guards": {"plain": "generators.guard:GuardedGenerator", "words": "generators.quoting:QuotingGenerator"},
