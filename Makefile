@@ -66,8 +66,8 @@ test-lavis: .venv/dev.stamp .venv-lavis/stamp  ## compare step 2's model with LA
 	.venv-lavis/bin/python -W ignore -m tests.lavis.oracle artifacts/lavis
 	LAVIS_RUN=artifacts/lavis $(BIN)/python -m pytest tests/lavis $(ARGS)
 
-test-engine: .venv/dev.stamp .venv-engine/stamp  ## test entity search with a real Milvus server, in a separate environment
-	ENGINE=.venv-engine/bin/milvus-server $(BIN)/python -m pytest -n 0 tests/engine $(ARGS)
+test-engine: .venv/dev.stamp .venv-engine/stamp  ## test entity search with a real Milvus server and LanceDB, in a separate environment
+	ENGINE=.venv-engine $(BIN)/python -m pytest -n 0 tests/engine $(ARGS)
 
 lint: .venv/dev.stamp  ## check style, spelling and types
 	$(BIN)/ruff check .

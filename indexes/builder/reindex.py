@@ -108,10 +108,10 @@ def change_columns(out: Path, workers: Workers, batch: int, source: ImageSource 
 
 
 def stored_keys(folder: Path, scratch: Path) -> Keys:
-    """Returns the keys that an index stores, memory-mapped; those of a flat index are first written to `scratch`."""
+    """Returns the keys that an index stores, memory-mapped; without `vectors.npy`, from `scratch`."""
     manifest = read_manifest(folder)
     stored = StoredVectors(folder, manifest.search)
-    if manifest.search is None or not manifest.search.rescored:
+    if manifest.search is None or not manifest.search.rescored or not (folder / VECTORS).is_file():
         starts = range(0, len(stored.rows), _BLOCK)
         blocks = ((stored.rows[start : start + _BLOCK], stored.read(start, start + _BLOCK)) for start in starts)
         count = manifest.counts.entities + manifest.counts.further_keys

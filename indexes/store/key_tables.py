@@ -111,25 +111,28 @@ class TableSearch:
     def search(self, vectors: torch.Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
         """Returns inner products and keys, best first; may return fewer than `k` if the database does."""
         queries = vectors.float().cpu().numpy()
-        scores = np.full((len(queries), k), -np.inf, np.float32)
-        rows = np.full((len(queries), k), -1, np.int64)
-        selected, count = None, min(max(k, DEPTH), self.shape[0])
+        count, selected = min(max(k, DEPTH), self.shape[0]), None
         if among is not None:
             own = among[self._ids[1]]
             share = int(own.sum())
             if share <= SCANNED:
-                selected, count = self._ids[0][own], min(count, share)
-            else:  # too many to name; the database looks at as many of them as in a search among all
-                count = min(math.ceil(count * self.shape[0] / share), self.shape[0])
-        if not count:
-            return scores, rows
-        for number, (products, ids) in enumerate(self._table.search(queries, count, self._tuning, selected)):
-            places = np.minimum(np.searchsorted(self._ids[0], ids), self.shape[0] - 1)
-            keys, known = self._ids[1][places], self._ids[0][places] == ids
-            if among is not None:
-                known &= among[keys]
-            best = np.flatnonzero(known)[:k]
-            scores[number, : len(best)], rows[number, : len(best)] = products[best], keys[best]
+                count, selected = min(count, share), self._ids[0][own]
+            else:  # too many to name: of a random share, twice as many as needed are found
+                count = min(math.ceil(2 * count * self.shape[0] / share), self.shape[0])
+        scores = np.full((len(queries), k), -np.inf, np.float32)
+        rows = np.full((len(queries), k), -1, np.int64)
+        enough = not count
+        while not enough:
+            enough, last = True, among is None or selected is not None or count == self.shape[0]
+            for number, (products, ids) in enumerate(self._table.search(queries, count, self._tuning, selected)):
+                places = np.minimum(np.searchsorted(self._ids[0], ids), self.shape[0] - 1)
+                keys, known = self._ids[1][places], self._ids[0][places] == ids
+                if among is not None:
+                    known &= among[keys]
+                best = np.flatnonzero(known)[:k]
+                scores[number, : len(best)], rows[number, : len(best)] = products[best], keys[best]
+                enough &= last or len(best) == k or len(ids) < count
+            count = min(4 * count, self.shape[0])
         return scores, rows
 
     def read(self, rows: IntArray) -> FloatArray:

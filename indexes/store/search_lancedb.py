@@ -55,8 +55,11 @@ class LanceTable:
         """Creates an empty table for keys of length `length`; drops an existing one of the same name."""
         vector = self._arrow.list_(self._arrow.float16(), length)
         schema = self._arrow.schema([("id", self._arrow.int64()), ("key", vector)])
+        exists = self.exists()
         with self._named():
-            self._table = self._database.create_table(self.name, schema=schema, mode="overwrite")
+            if exists:
+                self._database.drop_table(self.name)
+            self._table = self._database.create_table(self.name, schema=schema)
 
     def add(self, ids: IntArray, keys: FloatArray) -> None:
         """Adds keys as one batch of columns."""
@@ -97,21 +100,25 @@ class LanceTable:
     def search(
         self, queries: FloatArray, count: int, tuning: Tuning, among: IntArray | None
     ) -> Iterator[tuple[FloatArray, IntArray]]:
-        """Yields inner products, of keys in float16, and ids, best first."""
+        """Yields inner products and ids, best first.
+
+        LanceDB rounds queries to float16, too, so the products of what it returns are computed here.
+        """
         parameters, factor = tuning
         probed = parameters["nprobes"] * max(1, count // 20)
         with self._named():
             search = self._open().search(list(queries), vector_column_name="key").distance_type("dot")
-            search = search.nprobes(probed).refine_factor(factor).select(["id", "_distance"]).limit(count)
+            search = search.nprobes(probed).refine_factor(factor).select(["id", "key", "_distance"]).limit(count)
             if among is not None:
                 search = search.where(_among(among), prefilter=True)
             hits = search.to_arrow(timeout=timedelta(seconds=_SEARCH_S))
         numbers = hits["query_index"].to_numpy() if len(queries) > 1 else np.zeros(len(hits), np.int64)
-        products, ids = 1 - hits["_distance"].to_numpy(), hits["id"].to_numpy()
-        for number in range(len(queries)):
+        keys, ids = self._keys(hits), hits["id"].to_numpy()
+        for number, query in enumerate(queries):
             own = np.flatnonzero(numbers == number)
-            own = own[np.argsort(-products[own], kind="stable")]
-            yield products[own], ids[own]
+            products = keys[own] @ query
+            best = np.argsort(-products, kind="stable")
+            yield products[best], ids[own[best]]
 
     def read(self, ids: IntArray) -> FloatArray:
         """Returns the keys with these ids, float32 [len(ids), length]."""
@@ -123,14 +130,17 @@ class LanceTable:
             if len(rows) < len(part):
                 raise EngineError(f"LanceDB at {self.uri}, table {self.name}: lacks {len(part) - len(rows)} keys")
             order = np.argsort(rows["id"].to_numpy())[np.argsort(np.argsort(part))]
-            values: NDArray[Any] = rows["key"].combine_chunks().flatten().to_numpy()
-            keys[start : start + _NAMED] = values.reshape(len(part), -1)[order]
+            keys[start : start + _NAMED] = self._keys(rows)[order]
         return keys
 
     def _config(self, count: int) -> Any:
         """Returns the kind of index: one bit per dimension, if these are whole bytes, else the keys themselves."""
         kind = self._index.IvfRq if self.load() % 8 == 0 else self._index.IvfFlat
         return kind(distance_type="dot", num_partitions=lists_for(count))
+
+    def _keys(self, rows: Any) -> FloatArray:
+        values: NDArray[np.float16] = rows["key"].combine_chunks().flatten().to_numpy()
+        return values.astype(np.float32).reshape(len(rows), self.load())
 
     def _open(self) -> Any:
         if self._table is None:

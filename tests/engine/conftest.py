@@ -1,4 +1,4 @@
-"""A real Milvus server on loopback, which the tests may kill and start again."""
+"""The databases that hold keys: a real Milvus server on loopback, which the tests may kill, and those in files."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+
+from tests.fakes.packages import installing
+from tests.paths import ROOT
+
+ENVIRONMENT = os.environ.get("ENGINE", "")
+"""The environment with the packages of databases (`make test-engine`); its own numpy and the like come last."""
+if ENVIRONMENT:
+    sys.path += [str(ROOT / path) for path in Path(ENVIRONMENT).glob("lib/python*/site-packages")]
 
 PORTS = ["etcd", "root-coord", "proxy", "proxy-internal", "query-coord", "query-node"]
 PORTS += ["index-coord", "index-node", "data-coord", "data-node"]
@@ -38,20 +49,22 @@ class Engine:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts the server and waits until it answers."""
+        """Starts the server and waits until it answers; again if it gives up, as while a killed one's lease lasts."""
         import pymilvus
 
-        out = subprocess.DEVNULL
-        self._process = subprocess.Popen(self._command, stdout=out, stderr=out, start_new_session=True)
-        deadline = time.monotonic() + 120
+        out, deadline = subprocess.DEVNULL, time.monotonic() + 180
         while True:
-            try:
-                pymilvus.MilvusClient(self.uri, timeout=2).list_collections(timeout=2)
-                return
-            except pymilvus.MilvusException:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
+            self._process = subprocess.Popen(self._command, stdout=out, stderr=out, start_new_session=True)
+            waited = time.monotonic() + 40
+            while time.monotonic() < waited:
+                try:
+                    pymilvus.MilvusClient(self.uri, timeout=2).list_collections(timeout=2)
+                    return
+                except pymilvus.MilvusException:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.5)
+            self.kill()
 
     def kill(self) -> None:
         """Kills the server and its children with SIGKILL."""
@@ -61,13 +74,20 @@ class Engine:
             self._process = None
 
 
+class Database(NamedTuple):
+    """A database of keys: its kind, its address, and the class of its tables."""
+
+    kind: str
+    uri: str
+    table: Any
+
+
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    program = os.environ.get("ENGINE")
-    if not program:
+    if not ENVIRONMENT:
         pytest.skip("needs a Milvus server: make test-engine")
     folder = Path(tempfile.mkdtemp(prefix="engine-"))
-    server = Engine(program, folder)
+    server = Engine(f"{ENVIRONMENT}/bin/milvus-server", folder)
     try:
         server.start()
         yield server
@@ -76,6 +96,26 @@ def engine() -> Iterator[Engine]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def uri(engine: Engine) -> str:
-    return engine.uri
+@pytest.fixture(params=["shelf", "milvus-lite", "lancedb", "milvus"])
+def database(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """Each database that is installed here; one of another package always is."""
+    needed = {"milvus-lite": "milvus_lite", "milvus": "pymilvus", "lancedb": "lancedb"}.get(request.param)
+    if needed and not find_spec(needed):
+        pytest.skip(f"needs {needed}: make test-engine")
+    if request.param == "lancedb":
+        from indexes.store.search_lancedb import LanceTable
+
+        yield Database("lancedb", str(tmp_path / "lance"), LanceTable)
+    elif request.param == "shelf":
+        with installing(tmp_path / "packages", monkeypatch) as install:
+            code = (ROOT / "tests/engine/shelf.py").read_text()
+            install("shelf_search", code, "omgm.engines", "shelf = shelf_search:SHELF")
+            from shelf_search import ShelfTable
+
+            yield Database("shelf", str(tmp_path / "shelf"), ShelfTable)
+    else:
+        from indexes.store.search_milvus import Collection
+
+        lite = request.param == "milvus-lite"
+        uri = str(tmp_path / "milvus.db") if lite else request.getfixturevalue("engine").uri
+        yield Database("milvus", uri, Collection)

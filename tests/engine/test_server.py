@@ -1,4 +1,4 @@
-"""Entity search with a real Milvus server: what Milvus Lite passes, kills, absence, and the limit of flushes."""
+"""Entity search with a real Milvus server: kills, absence, and the limit of flushes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,14 @@ import pytest
 import torch
 
 from indexes.store.entity_index import open_search
+from indexes.store.key_tables import table_name
 from indexes.store.keys import Keys
 from indexes.store.manifest import SearchRecord
 from indexes.store.recall import HeldOutQueries
-from indexes.store.search_milvus import Collection, key_ids, write_milvus
+from indexes.store.search_milvus import MILVUS, Collection
 from retriever.types import EngineError, FloatArray
 from tests.engine.conftest import Engine
 from tests.fakes.vectors import clustered
-from tests.indexes.store.test_search_milvus import test_an_index_in_milvus as test_an_index_in_a_server  # noqa: F401
-from tests.indexes.store.test_search_milvus import (
-    test_an_index_moves_to_milvus_and_back as test_an_index_moves_to_a_server_and_back,  # noqa: F401
-)
-from tests.indexes.store.test_search_milvus import (
-    test_candidates_of_milvus_are_rescored_and_uploads_resume as test_candidates_of_a_server,  # noqa: F401
-)
 
 KEYS, LENGTH = 6000, 32
 
@@ -43,14 +37,12 @@ class Upload:
         np.save(folder / "entity_ids.npy", np.stack([np.arange(KEYS) * 7, np.arange(KEYS)]))
         self.queries = torch.from_numpy(clustered(32, LENGTH, seed=1))
 
-    def write(self, uri: str, collection: str) -> SearchRecord:
-        ids = key_ids(self.folder, self.keys)
-        return write_milvus(self.folder, self.keys, ids, HeldOutQueries(self.queries, "others"), uri, collection)
+    def write(self, uri: str) -> SearchRecord:
+        return MILVUS.write(self.folder, self.keys, HeldOutQueries(self.queries, "others"), self.folder, "inputs", uri)
 
     def exact(self) -> FloatArray:
         """Returns the best inner product of each query, by NumPy."""
-        stored = self.vectors.astype(np.float16).astype(np.float32)
-        return np.asarray((self.queries.numpy() @ stored.T).max(axis=1), np.float32)
+        return np.asarray((self.queries.numpy() @ self.vectors.T).max(axis=1), np.float32)
 
 
 @pytest.fixture
@@ -62,28 +54,28 @@ def upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Upload:
 def test_a_server_killed_in_the_middle_of_an_upload(
     engine: Engine, upload: Upload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent, killed, upsert = list[int](), list[bool](), Collection.upsert
+    sent, killed, add = list[int](), list[bool](), Collection.add
 
     def interrupted(self: Collection, ids: Any, keys: Any) -> None:
         if len(sent) == 3 and not killed:
             killed.append(True)
             threading.Timer(0.02, engine.kill).start()
-        upsert(self, ids, keys)
+        add(self, ids, keys)
         sent.append(len(ids))
 
-    monkeypatch.setattr(Collection, "upsert", interrupted)
-    with pytest.raises(EngineError, match="collection omgm_killed"):
-        upload.write(engine.uri, "omgm_killed")
+    monkeypatch.setattr(Collection, "add", interrupted)
+    with pytest.raises(EngineError, match="collection omgm_"):
+        upload.write(engine.uri)
     assert 3 <= len(sent) < 6  # the kill may come after an answer or two
     engine.start()
-    record = _repeated(partial(upload.write, engine.uri, "omgm_killed"))
-    assert sent == [1000] * 6 and Collection(engine.uri, "omgm_killed").count() == KEYS
+    record = _repeated(partial(upload.write, engine.uri))
+    assert sent == [1000] * 6 and Collection(engine.uri, table_name(upload.folder, "inputs")).count() == KEYS
     scores, _ = open_search(upload.folder, record).search(upload.queries, 10)
     np.testing.assert_allclose(scores[:, 0], upload.exact(), atol=1e-5)
 
 
 def test_a_server_that_is_away_under_load(engine: Engine, upload: Upload) -> None:
-    search = open_search(upload.folder, upload.write(engine.uri, "omgm_away"))
+    search = open_search(upload.folder, upload.write(engine.uri))
     expected, outcomes, stop = upload.exact(), list[tuple[float, float, str]](), threading.Event()
 
     def ask() -> None:
@@ -116,7 +108,7 @@ def test_a_server_that_is_away_under_load(engine: Engine, upload: Upload) -> Non
 
 def test_flushes_are_limited(engine: Engine, upload: Upload) -> None:
     with limiting_flushes(engine.port, refused=2) as (uri, flushes):
-        record = upload.write(uri, "omgm_limited")
+        record = upload.write(uri)
     assert flushes == [8, 8, 0]  # one flush of six blocks, accepted when it was sent a third time
     assert (record.recall or 0) >= 0.98
 
