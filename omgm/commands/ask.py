@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.agents import add_agent, refuse_without_mode
-from omgm.commands.common import add_index, add_json, add_profile, existing, print_json, profile_of
+from omgm.commands.common import (
+    add_filter,
+    add_index,
+    add_json,
+    add_profile,
+    existing,
+    filter_from,
+    print_json,
+    profile_of,
+)
 from omgm.modes import mode_names
 
 if TYPE_CHECKING:
@@ -29,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("image", metavar="IMAGE", nargs="?", help="the image, if any: a file or an http(s) URL")
     parser.add_argument("question", metavar="QUESTION", help="the question")
     parser.add_argument("--thoughts", action="store_true", help="show what a reasoning model thought, too")
+    add_filter(parser)
     *modes, last = mode_names()
     agent = add_agent(parser, f"{', '.join(modes)} or {last}", "replay searches, pages and replies recorded here")
     agent.add_argument("--region", action="append", default=[], metavar="X1,Y1,X2,Y2", help="a region; may be repeated")
@@ -57,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     from omgm.api import OMGM
 
     with OMGM.open(args.index, profile) as omgm:
-        answer = omgm.ask(image, args.question)
+        answer = omgm.ask(image, args.question, filter=filter_from(args))
     if args.json:
         print_json(_as_dict(answer) | ({"thoughts": answer.thoughts} if args.thoughts else {}))
         return
@@ -99,6 +109,7 @@ async def _run_mode(args: argparse.Namespace, profile: Profile, image: Path | by
     from omgm.api import OMGM
     from omgm.modes import ModeContext, open_mode
     from omgm.parts import build_encoder
+    from retriever.filters import check, filter_of, within
     from retriever.images import load_image
     from serving.modes import ModeRequest
     from serving.schemas import AgentBudget
@@ -110,7 +121,10 @@ async def _run_mode(args: argparse.Namespace, profile: Profile, image: Path | by
         context = ModeContext(profile, omgm, encoder, closing, args.corpus, args.record, may_propose=not boxes)
         mode = open_mode(args.mode, context)
         request = ModeRequest(args.question.strip(), load_image(image), AgentBudget(), boxes)
-        return await mode.begin(request)(None)
+        filter = filter_of(filter_from(args))
+        check(omgm.index, filter)
+        with within(filter):
+            return await mode.begin(request)(None)
 
 
 def _write_trail(args: argparse.Namespace, answer: ModeAnswer) -> None:
