@@ -106,7 +106,8 @@ def completed(article: Article, index: LiveIndex, named: Collection[str], notes:
     Args:
         article: The article, with the new main image if it names one.
         index: The index.
-        named: Which of "image", "images", "url" and "fields" it names. An empty `image` or `images` says that there is none.
+        named: Which of "image", "images", "url" and "fields" it names. An empty `image` or `images` says that there is
+            none.
         notes: Receives a sentence on the images that are kept or removed.
     """
     if (row := own_row(index, article.entity.id)) is None:

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
         f"{index.name}: {counted(len(index), 'entity')}, {changes}",
         f"{counts.with_image:,} with an image; {counted(counts.sections, 'section')}, "
         f"{counts.token_sections:,} with tokens",
-        *(f"column {name}: {counted(rows, 'row')} of {inputs.columns[name]}" for name, rows in counts.columns.items()),
+        *(f"column {name}: {counted(rows, 'row')} of {inputs.columns[name].replace(chr(10), ', ')}" for name, rows in counts.columns.items()),
         f"files: {found['files']}, {found['bytes']:,} bytes and thumbnails; log: {found['log_bytes']:,} bytes",
         f"encoder {inputs.encoder}, fusion encoder {inputs.fusion}, tokens {inputs.tokens}, "
         f"candidates {inputs.candidates}, summaries {inputs.summarizer}",
