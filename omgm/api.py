@@ -21,7 +21,7 @@ from omgm.results import Answer, Retrieval
 from omgm.search_params import SearchParams
 from omgm.settings import Profile
 from retriever.asking import Generator
-from retriever.filters import Values, check, filter_of, scoped
+from retriever.filters import Values, options_of, scoped
 from retriever.images import ImageInput, load_image
 from retriever.malloc import give_back_memory
 from retriever.pipeline import Retriever
@@ -174,12 +174,12 @@ class OMGM:
             ValueError: The image is unreadable, the question is empty, or an option is out of range.
             ChatError: The generator's server failed.
         """
-        [retrieval] = self._retrieve([_query(image, question, self._options(**options))])
+        [retrieval] = self._retrieve([_query(image, question, options_of(self.index, **options))])
         return _refer(self._loop.submit(self._answer(retrieval)).result(), image)
 
     async def ask_async(self, image: ImageInput | None, question: str, **options: Unpack[SearchParams]) -> Answer:
         """Answers a question without blocking the caller's event loop; see `ask`."""
-        query = await asyncio.to_thread(_query, image, question, self._options(**options))
+        query = await asyncio.to_thread(_query, image, question, options_of(self.index, **options))
         return _refer((await self._answered(query))[1], image)
 
     async def retrieve_query(self, query: Query) -> RetrievalResult:
@@ -212,7 +212,7 @@ class OMGM:
         """
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        given = self._options(**options)
+        given = options_of(self.index, **options)
         found: list[Retrieval] = []
         queries: list[Query] = []
         images: list[ImageInput | None] = []
@@ -251,7 +251,7 @@ class OMGM:
         Raises:
             ValueError: The image is unreadable, or `k` is out of range.
         """
-        options = self._options(k=k, filter=filter)
+        options = options_of(self.index, filter, k=k)
         [retrieval] = self._retrieve([Query(load_image(image), "", options=options)], steps=1)
         return retrieval.candidates
 
@@ -266,18 +266,6 @@ class OMGM:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Closes the object; see `close`."""
         self.close()
-
-    def _options(
-        self,
-        *,
-        k: int | None = None,
-        alpha: float | None = None,
-        beta: float | None = None,
-        filter: Values | None = None,
-    ) -> Options:
-        chosen = filter_of(filter or {})
-        check(self.index, chosen)
-        return scoped(Options(k, alpha, beta, filter=chosen))
 
     def _retrieve(self, queries: Sequence[Query], steps: int | None = None) -> list[Retrieval]:
         results = self.retriever.retrieve(queries, steps=steps) if queries else []

@@ -36,7 +36,7 @@ from omgm.mcp_results import (
     similar_image,
 )
 from omgm.settings import AgentSettings
-from retriever.filters import Values, check, check_scopes, filter_of, within
+from retriever.filters import Values, check, filter_of, within
 from retriever.wording import counted
 from search_agents.tools.index import as_list
 from serving.errors import ApiError
@@ -77,11 +77,9 @@ Queries = Annotated[
 Excluded = Annotated[
     list[str], Field(description="Titles or ids of what the image does not show"), BeforeValidator(as_list)
 ]
-Limited = Annotated[
-    dict[str, Any],
-    Field(description="Only entities with one of these values for each field are found"),
-    _or({}),
-]
+_LIMITED = "Only entities with one of these values for each field are found"
+Limited = Annotated[dict[str, Any], Field(description=_LIMITED), _or({})]
+_NOTHING: dict[str, Any] = {}
 Limit = Annotated[int, Field(ge=1, le=50, description="The most results to return"), _or(5)]
 TextLimit = Annotated[int, Field(ge=1, le=10, description="The most results per query"), _or(5)]
 
@@ -121,7 +119,7 @@ class Tools:
         question: Question,
         image: AnyImage = "",
         mode: Mode = "retrieve",
-        filter: Limited = {},  # noqa: B006 (read only)
+        filter: Limited = _NOTHING,
         context: Context[Any, Any] | None = None,
     ) -> AnswerResult:
         """Answers a question about an image from the encyclopedia, with the section that holds the answer."""
@@ -152,7 +150,7 @@ class Tools:
         image: ImageText,
         question: WhatIsThis = "What is this?",
         exclude: Excluded = [],  # noqa: B006 (read only)
-        filter: Limited = {},  # noqa: B006 (read only)
+        filter: Limited = _NOTHING,
     ) -> ExcerptsResult:
         """Finds sections about what an image shows, leaving out what it is known not to show."""
         with self._limited(filter):
@@ -163,7 +161,7 @@ class Tools:
         self,
         queries: Queries,
         limit: TextLimit = 5,
-        filter: Limited = {},  # noqa: B006 (read only)
+        filter: Limited = _NOTHING,
     ) -> ExcerptsResult:
         """Searches the encyclopedia's sections by text."""
         with self._limited(filter):
@@ -188,7 +186,7 @@ class Tools:
         image: ImageText,
         question: WhatIsThis = "What is this?",
         limit: Limit = 5,
-        filter: Limited = {},  # noqa: B006 (read only)
+        filter: Limited = _NOTHING,
     ) -> EntitiesResult:
         """Finds what an image shows: the encyclopedia's entities that fit image and question best."""
         with self._limited(filter):
@@ -201,7 +199,7 @@ class Tools:
         question: Question,
         image: AnyImage = "",
         limit: Annotated[Limit, _or(3)] = 3,
-        filter: Limited = {},  # noqa: B006 (read only)
+        filter: Limited = _NOTHING,
     ) -> SectionsResult:
         """Finds the article about what an image shows, or a question names, and its sections that fit the question."""
         with self._limited(filter):
@@ -213,7 +211,7 @@ class Tools:
         self,
         image: ImageText,
         limit: Limit = 5,
-        filter: Limited = {},  # noqa: B006 (read only)
+        filter: Limited = _NOTHING,
     ) -> Annotated[CallToolResult, SimilarResult]:
         """Returns the entities nearest to an image, with their thumbnails."""
         with self._limited(filter):
@@ -285,7 +283,7 @@ def build_server(
         (tools.similar_images, similar),
     ):
         server.add_tool(tool, description=description, annotations=_READS)
-    check_scopes(index, settings.key_filters.values())
+    check(index, (), settings.key_filters.values())
     if (answer := server._tool_manager.get_tool("answer")) is not None:
         answer.parameters["properties"]["mode"]["enum"] = tools.modes
     if agent is not None:

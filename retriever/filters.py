@@ -5,12 +5,11 @@ What a caller may see at all, such as a tenant's own entities, is the `SCOPE` of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from retriever.asking import EntityIndex
 from retriever.types import Entity, Filter, Options
@@ -30,11 +29,7 @@ class Fields(Protocol):
         """The names of the fields."""
 
     def check(self, filter: Filter, within: Filter) -> None:
-        """Checks that there are such fields, with such values among the entities that fit `within`.
-
-        Raises:
-            ValueError: There are none; the message says what there is.
-        """
+        """Raises a `ValueError` unless entities that fit `within` have such fields, with each of the values."""
 
 
 @runtime_checkable
@@ -56,31 +51,33 @@ def filter_of(values: Values) -> Filter:
         >>> filter_of({"year": [2024, "2025"], "category": "bird"})
         (('category', ('bird',)), ('year', ('2024', '2025')))
     """
-    if not isinstance(values, Mapping):
-        raise ValueError('filter must be an object of fields and values, such as {"category": "bird"}')
-    pairs = [(str(name), *_listed(name, value)) for name, value in values.items()]
-    return tuple((name, tuple(dict.fromkeys(texts))) for name, *texts in sorted(pairs))
-
-
-def _listed(name: str, value: Value | Sequence[Value]) -> list[str]:
-    listed: Sequence[Value] = [value] if isinstance(value, str | int | float) else value
-    if not isinstance(listed, list | tuple) or not listed or not all(isinstance(v, str | int | float) for v in listed):
-        raise ValueError(f"filter.{name} must be a text, a number or a list of them")
-    return [text_of(one) for one in listed]
+    found = dict[str, tuple[str, ...]]()
+    for name, value in sorted(values.items()):
+        listed: Sequence[Value] = [value] if isinstance(value, str | int | float) else value
+        if not isinstance(listed, list | tuple) or not listed or not all(isinstance(v, Value) for v in listed):
+            raise ValueError(f"filter.{name} must be a text, a number or a list of them")
+        found[name] = tuple(dict.fromkeys(map(text_of, listed)))
+    return tuple(found.items())
 
 
 def text_of(value: Value) -> str:
     """Returns a value as it is compared."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
-        value = int(value)
-    return str(value).strip()
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
 
 
 def fits(entity: Entity, filter: Filter) -> bool:
     """Returns whether an entity has one of the values of each field."""
     return all(any((name, value) in entity.fields for value in values) for name, values in filter)
+
+
+def joined(first: Filter, second: Filter) -> Filter:
+    """Returns the filter of what fits both."""
+    both = dict(first)
+    for name, values in second:
+        both[name] = tuple(value for value in values if value in both.get(name, values))
+    return tuple(both.items())
 
 
 @contextmanager
@@ -93,39 +90,30 @@ def within(filter: Filter) -> Iterator[None]:
         SCOPE.reset(token)
 
 
-def joined(first: Filter, second: Filter) -> Filter:
-    """Returns the filter of what fits both."""
-    both = dict(first)
-    for name, values in second:
-        both[name] = tuple(value for value in values if value in both.get(name, values))
-    return tuple(both.items())
-
-
 def scoped(options: Options) -> Options:
     """Returns the options of a search with what the caller may see."""
-    scope = SCOPE.get()
-    return replace(options, filter=joined(scope, options.filter)) if scope else options
+    return replace(options, filter=joined(SCOPE.get(), options.filter))
 
 
-def check(index: EntityIndex, filter: Filter) -> None:
-    """Checks a caller's filter.
-
-    Raises:
-        ValueError: No entity that the caller may see has such a field or value.
-    """
-    if filter:
-        if not isinstance(index, FieldIndex):
-            raise ValueError("filter: this index has no fields")
-        index.fields.check(filter, SCOPE.get())
+def options_of(index: EntityIndex, filter: Values | None = None, **options: Any) -> Options:
+    """Returns the options of a search, given as keywords, with what the caller may see; raises as `check`."""
+    check(index, own := filter_of(filter or {}))
+    return scoped(Options(**options, filter=own))
 
 
-def check_scopes(index: EntityIndex, scopes: Iterable[Values]) -> None:
-    """Checks that an index has the fields of what its callers may see.
+def check(index: EntityIndex, filter: Filter, scopes: Iterable[Values] = ()) -> None:
+    """Checks a caller's filter, and that an index has the fields of `serving.key_filters`.
 
     Raises:
-        ValueError: It has not.
+        ValueError: No entity that the caller may see has such a field or value, or a key's field is missing.
     """
     known = index.fields.names if isinstance(index, FieldIndex) else ()
     if unknown := sorted({name for scope in scopes for name in scope} - set(known)):
-        listed = f"its fields are {', '.join(known)}" if known else "build it again with --field NAME"
+        listed = (
+            f"its fields are {', '.join(known)}" if known else "build it again with `omgm build-index --field NAME`"
+        )
         raise ValueError(f"serving.key_filters: the index {index.name} has no field {unknown[0]!r}; {listed}")
+    if filter and isinstance(index, FieldIndex):
+        index.fields.check(filter, SCOPE.get())
+    elif filter:
+        raise ValueError("filter: this index has no fields")

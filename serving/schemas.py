@@ -198,8 +198,8 @@ class AnswerOut(RetrieveOut, AnswerView):
 class ArticleFields(BaseModel):
     """An article to put into the index, like a line of a JSON lines knowledge base.
 
-    What it does not name of `image`, `images`, `url` and `fields` stays as it is if the index has the entity; null or an
-    empty list removes the images.
+    What it does not name of `image`, `images`, `url` and `fields` stays as it is if the index has the entity; null or
+    an empty list removes the images.
     """
 
     model_config = ConfigDict(use_attribute_docstrings=True)

@@ -16,7 +16,7 @@ from chat_models.errors import ChatError
 from chat_models.retries import within
 from generators.stop import stopped, until_stop
 from retriever.asking import Generator, QueryRetriever
-from retriever.filters import check, check_scopes, scoped
+from retriever.filters import check, scoped
 from retriever.image_cache import ImageCache, set_content
 from retriever.results import Answer, Retrieval
 from retriever.types import NO_IMAGE, Evidence, Generation, GenerationRequest, Query, RetrievalResult
@@ -59,7 +59,7 @@ class Service:
         traces: Traces,
     ) -> None:
         self.index = retriever.index
-        check_scopes(self.index, settings.key_filters.values())
+        check(self.index, (), settings.key_filters.values())
         self.view = IndexView(self.index)
         self.generator = generator
         self.settings = settings

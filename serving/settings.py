@@ -107,8 +107,6 @@ class ServingSettings(BaseModel):
     @model_validator(mode="after")
     def _check_filters(self) -> Self:
         for digest, values in self.key_filters.items():
-            if digest not in (*self.read_keys, *self.write_keys):
-                raise ValueError(f"key_filters: {digest[:12]}… is neither in read_keys nor in write_keys")
-            if not filter_of(values):
-                raise ValueError(f"key_filters: {digest[:12]}… has no field; leave it out to show it everything")
+            if not filter_of(values) or digest not in (*self.read_keys, *self.write_keys):
+                raise ValueError(f"key_filters: {digest[:12]}… has no field, or is in neither read_keys nor write_keys")
         return self

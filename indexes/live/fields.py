@@ -9,10 +9,10 @@ from itertools import islice
 
 import numpy as np
 
-from indexes.fields import FIELDS, hashes_of
 from indexes.live.reading import VersionedIndex
 from indexes.live.version import Version
 from indexes.store.columns import SPREAD
+from indexes.store.fields import FIELDS, FILES, hashes_of
 from indexes.store.index import Index
 from retriever.filters import fits
 from retriever.types import BoolArray, Entity, Filter
@@ -35,14 +35,14 @@ class IndexFields:
     @property
     def names(self) -> list[str]:
         """The names of the fields."""
-        return self._index.manifest.inputs.columns.get(FIELDS.name, "").splitlines()
+        return self._index.manifest.inputs.columns.get(FIELDS, "").splitlines()
 
     def _among(self, filter: Filter) -> BoolArray:
         """Returns which entities of the files fit a filter, bool [entities]."""
         chosen = np.ones(self._index.manifest.counts.entities, np.bool_)
         if not self.names:
             return ~chosen
-        values, keys = (np.load(self._index.folder / name, mmap_mode="r", allow_pickle=False) for name in FIELDS.files)
+        values, keys = (np.load(self._index.folder / name, mmap_mode="r", allow_pickle=False) for name in FILES)
         for name, texts in filter:
             own = np.zeros(len(chosen), np.bool_)
             own[keys[np.isin(values[:, 0], hashes_of((name, text) for text in texts))] // SPREAD] = True
@@ -57,9 +57,8 @@ class IndexFields:
         """
         version = self._index.version if isinstance(self._index, VersionedIndex) else Version(self._index)
         if not self.names:
-            raise ValueError(
-                f"filter: the index {self._index.name} was built without fields; build it again with --field NAME"
-            )
+            advice = "build it again with `omgm build-index --field NAME`"
+            raise ValueError(f"filter: the index {self._index.name} was built without fields; {advice}")
         for name, texts in filter:
             if name not in self.names:
                 raise ValueError(f"filter.{name[:40]}: unknown field; fields are {', '.join(self.names)}")

@@ -126,27 +126,6 @@ def reading_of(args: argparse.Namespace) -> dict[str, Any]:
     return given if max_bad is None else given | {"max_bad": max_bad}
 
 
-def add_filter(parser: argparse.ArgumentParser) -> None:
-    """Adds `--filter`."""
-    about = "only find entities whose FIELD is VALUE; may be repeated, for one of several values or more fields"
-    parser.add_argument("--filter", action="append", default=[], metavar="FIELD=VALUE", help=about)
-
-
-def filter_from(args: argparse.Namespace) -> dict[str, list[str]]:
-    """Returns the values of each field in `--filter`.
-
-    Raises:
-        ValueError: One is malformed.
-    """
-    values = dict[str, list[str]]()
-    for pair in args.filter:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise ValueError(f"--filter: expected FIELD=VALUE, such as category=bird, got {pair!r}")
-        values.setdefault(name.strip(), []).append(value)
-    return values
-
-
 def knowledge_of(args: argparse.Namespace, profile: Profile) -> dict[str, Any]:
     """Returns the attributes of the `KnowledgeBase` that the options name, read as the profile says."""
     return {"kb": existing(args.kb, "--kb"), "images": images_of(args), **reading_of(args), **dict(profile.index)}

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from chat_models.replies import ChatReply
 from indexes.live.drafts import DraftEditor
 from indexes.live.editor import Editor
 from omgm.__main__ import main
@@ -89,7 +90,7 @@ class Service:
 @pytest.fixture(scope="module")
 def service(folder: Path) -> Iterator[Service]:
     profile = load_profile("embedded")
-    script = [
+    script: list[str | ChatReply] = [
         calling("text_search", '{"queries": ["pump weighs"]}'),
         calling("image_search", "{}"),
         calling("open_page", '{"page": "the pump"}'),
@@ -101,7 +102,7 @@ def service(folder: Path) -> Iterator[Service]:
         assert isinstance(editor, Editor)
         changes = DraftEditor(editor)
         stack.callback(changes.close)
-        app = create_app(retriever, build_generator(profile), SETTINGS, changes, modes=agents(list(script)))
+        app = create_app(retriever, build_generator(profile), SETTINGS, changes, modes=agents(script))
         url = stack.enter_context(listening(app, SETTINGS))
         pytest.importorskip("mcp", reason="needs the extra mcp")
         from omgm.mcp_http import http_app
@@ -187,7 +188,8 @@ def test_a_tenant_changes_only_its_own(service: Service) -> None:
     taken = service.ask("bolt", "PUT", "/entities?id=crane", json=new)
     assert (taken.status_code, taken.json()["error"]["code"]) == (409, "id_taken")
     assert service.ask("bolt", "DELETE", "/entities?id=crane").status_code == 404
-    for fields in ({"tenant": "bolt"}, {"tenant": ["acme", "bolt"]}, {"tenant": []}):
+    others: list[dict[str, Any]] = [{"tenant": "bolt"}, {"tenant": ["acme", "bolt"]}, {"tenant": []}]
+    for fields in others:
         wrong = service.ask("acme", "PUT", "/entities?id=crane", json={**new, "fields": fields})
         assert (wrong.status_code, wrong.json()["error"]["param"]) == (422, "fields")
     unknown = service.ask("acme", "PUT", "/entities?id=crane", json={**new, "fields": {"color": "red"}})
@@ -289,14 +291,14 @@ def test_python_and_the_command_line(folder: Path, capsys: pytest.CaptureFixture
 
 def test_settings_of_key_filters() -> None:
     digest = digest_of("acme-read")
-    for filters, message in (
-        ({digest: {"tenant": "acme"}}, "is neither in read_keys nor in write_keys"),
-        ({digest: {"tenant": []}}, "must be a text, a number or a list of them"),
-        ({digest: {}}, "has no field; leave it out to show it everything"),
-    ):
-        keys = () if "neither" in message else (digest,)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"tenant": "acme"}, "is in neither read_keys nor write_keys"),
+        ({"tenant": []}, "must be a text, a number or a list of them"),
+        ({}, "has no field, or "),
+    ]
+    for filter, message in wrong:
         with pytest.raises(ValueError, match=message):
-            ServingSettings(read_keys=keys, key_filters=filters)
+            ServingSettings(read_keys=() if "neither" in message else (digest,), key_filters={digest: filter})
 
 
 def test_an_index_without_the_field_is_not_served(folder: Path) -> None:

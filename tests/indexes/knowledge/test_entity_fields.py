@@ -102,7 +102,7 @@ def test_builds_additions_and_questions_on_the_command_line(tmp_path: Path, caps
     capsys.readouterr()
     for asked, message in (
         ("kind=fish", "filter.kind: no entity has 'fish'; values are 'bird', 'mammal'"),
-        ("kind", "--filter: expected FIELD=VALUE, such as category=bird, got 'kind'"),
+        ("kind", "--filter must be FIELD=VALUE, such as category=bird, got 'kind'"),
     ):
-        assert main(["ask", "--index", index, "--filter", asked, "What does the owl eat?"]) == 1
+        assert main(["ask", "--index", index, "--filter", asked, "What does the owl eat?"]) == 2
         assert message in capsys.readouterr().err

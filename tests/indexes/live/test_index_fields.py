@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexes.fields import FieldsModel, hashes_of
+from indexes.fields import FieldsModel
 from indexes.live.index import LiveIndex
 from indexes.live.section_search import IndexSections
 from indexes.section_words import WordsModel
+from indexes.store.fields import hashes_of
 from indexes.store.index import Index
 from retriever.filters import SCOPE, filter_of, fits, joined, text_of, within
 from retriever.types import Entity, Filter
@@ -62,14 +63,15 @@ def check_all(index: LiveIndex, held: dict[str, Entity]) -> None:
     queries = FakeEncoder().encode_images([painting(seed) for seed in range(5)])
     everything = index.search(queries, len(held))
     sections = IndexSections(index)
-    for values in (
+    every: list[dict[str, Any]] = [
         {"category": "bird"},
         {"category": ["fish", "fern"]},
         {"tenant": "acme"},
         {"tenant": "bolt", "category": "fungus", "year": 2024},
         {"year": [1999, 2024.0]},
         {"year": "1000"},
-    ):
+    ]
+    for values in every:
         filter = filter_of(values)
         expected = {name for name, entity in held.items() if fits(entity, filter)}
         assert found_by(index, filter) == expected
@@ -129,7 +131,10 @@ def test_what_is_wrong_with_a_filter_is_said(tmp_path: Path) -> None:
             index.fields.check(filter_of(values), scope)
         assert str(raised.value) == message
     plain = World(tmp_path / "plain", [article("a")]).open()
-    with pytest.raises(ValueError, match="the index index was built without fields; build it again with --field NAME"):
+    with pytest.raises(
+        ValueError,
+        match="the index index was built without fields; build it again with `omgm build-index --field NAME`",
+    ):
         plain.fields.check(bolt, ())
     assert found_by(plain, bolt) == set() and found_by(index, bolt) == {"kb/b"}
 
@@ -137,9 +142,10 @@ def test_what_is_wrong_with_a_filter_is_said(tmp_path: Path) -> None:
 def test_filters_are_read_and_joined() -> None:
     assert filter_of({}) == () and text_of(True) == "true" and text_of(0.5) == "0.5" and text_of(" a ") == "a"
     assert filter_of({"b": 5.0, "a": ["x", "y", "x"]}) == (("a", ("x", "y")), ("b", ("5",)))
-    for wrong in ({"a": None}, {"a": []}, {"a": {"b": 1}}, {"a": ["x", None]}):
+    malformed: list[Any] = [None, [], {"b": 1}, ["x", None]]
+    for wrong in malformed:
         with pytest.raises(ValueError, match=r"filter\.a must be a text, a number or a list of them"):
-            filter_of(wrong)  # type: ignore[arg-type]
+            filter_of({"a": wrong})
     narrow = joined(filter_of({"a": ["x", "y"]}), filter_of({"a": ["y", "z"], "b": 1}))
     assert narrow == (("a", ("y",)), ("b", ("1",)))
     entity = Entity("e", "E", (), fields=(("a", "y"), ("b", "1")))
