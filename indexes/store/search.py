@@ -29,8 +29,8 @@ SCANNED = 30_000
 _SPARE = 64
 """Vectors beyond `k` that the half-precision scan of `DeviceSearch` returns: one of the best `k` is lost only if this
 many others are within the scan's rounding error (0.00024 for products from 0.25 to 0.5) of the last."""
-_SCANNED_TOGETHER = 1 << 12
-"""Vectors of rows that are compared at a time."""
+_TOGETHER = 1 << 12
+"""Vectors that are compared at a time if a search is limited to a few rows."""
 _COPIED = 1 << 18
 """Number of vectors copied to a device at a time."""
 
@@ -81,10 +81,13 @@ class FaissSearch:
         return scores, rows
 
     def _params(self, among: BoolArray) -> Any:
-        """Returns FAISS's parameters of a search among some rows, which looks at as many of them as one among all."""
+        """Returns FAISS's parameters of a search among some rows, which sees twice as many of them as one among all.
+
+        The nearest of these are farther away, where lists and graphs are less to the point.
+        """
         library: Any = faiss  # its stubs know no selections
         selector = library.IDSelectorBitmap(np.packbits(among, bitorder="little"))
-        inner, rarity = library.downcast_index(self._faiss.index), len(among) / max(int(among.sum()), 1)
+        inner, rarity = library.downcast_index(self._faiss.index), 2 * len(among) / max(int(among.sum()), 1)
         if isinstance(inner, faiss.IndexIVF):
             probed = min(math.ceil(inner.nprobe * rarity), inner.nlist)
             return library.SearchParametersIVF(sel=selector, nprobe=probed)
@@ -126,22 +129,11 @@ class RescoredSearch:
 
 
 def scanned(vectors: NDArray[np.float16], queries: Tensor, rows: IntArray, k: int) -> tuple[FloatArray, IntArray]:
-    """Returns exact inner products and rows [B, k], best first, of the vectors at some rows.
-
-    Args:
-        vectors: Float16 [rows, dimension], memory-mapped or not.
-        queries: Float32 [B, dimension], in host memory.
-        rows: The rows, ascending.
-        k: Number of results.
-    """
-    best, places = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
-    for start in range(0, len(rows), _SCANNED_TOGETHER):
-        part = rows[start : start + _SCANNED_TOGETHER]
-        products = queries @ torch.from_numpy(vectors[part]).float().T
-        joined = torch.cat([places, torch.from_numpy(part).expand(len(queries), -1)], dim=1)
-        best, order = torch.cat([best, products], dim=1).topk(min(k, best.shape[1] + len(part)), dim=1)
-        places = joined.gather(1, order)
-    return padded(k, best.numpy(), places.numpy())
+    """Returns exact inner products and rows [B, k], best first, of the same candidates for all; see `rescored`."""
+    blocks = (rows[start : start + _TOGETHER] for start in range(0, len(rows), _TOGETHER))
+    products = [torch.empty(len(queries), 0), *(queries @ torch.from_numpy(vectors[own]).float().T for own in blocks)]
+    best = torch.cat(products, dim=1).topk(min(k, len(rows)), dim=1)
+    return padded(k, best.values.numpy(), rows[best.indices.numpy()])
 
 
 def rescored(

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from indexes.store.entity_index import open_search
 from indexes.store.manifest import FAISS_KINDS, SearchRecord
 from indexes.store.search import DEPTH, Search, StoredVectors, load_vectors, padded, read_faiss, rescored, to_host
 from retriever.gpu import to_device
@@ -46,21 +45,23 @@ Read = Callable[[int, int], NDArray[np.float16]]
 _TORCH = 'set search.gpu = "torch"'
 
 
-def open_faiss_gpu(folder: Path, record: SearchRecord | None, device: torch.device | str) -> Search:
+def open_faiss_gpu(
+    folder: Path, record: SearchRecord | None, device: torch.device | str, on_cpu: Callable[[], Search]
+) -> Search:
     """Opens the entity index in a folder for search with FAISS on a GPU.
 
     Args:
         folder: The folder of an index.
         record: How to search it, from the manifest; `None` for an index of format version 2.
         device: The GPU.
+        on_cpu: Opens the same for search on the CPU.
 
     Raises:
         ValueError: The device is not a GPU, the installed FAISS cannot use one, or a database searches this index.
     """
     if record is not None and record.kind not in FAISS_KINDS:
         raise ValueError(f'{folder}: is searched by {record.kind}, not by search.gpu = "faiss"; {_TORCH}')
-    on_cpu = functools.cache(lambda: open_search(folder, record))
-    return WithSelections(_open(FaissGpu(device), folder, record), on_cpu)
+    return WithSelections(_open(FaissGpu(device), folder, record), functools.cache(on_cpu))
 
 
 def _open(gpu: FaissGpu, folder: Path, record: SearchRecord | None) -> FaissGpuVectors | FaissGpuCodes:

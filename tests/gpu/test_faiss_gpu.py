@@ -148,7 +148,10 @@ def test_a_search_waits_once(library: FakeFaiss | None, cuda: Device, tmp_path: 
     vectors, rows = halves(1000), np.arange(1000)
     exact = searching(vectors, rows, 300)
     record = written(tmp_path, "ivf-pq", clustered(1000, WIDTH), rows, clustered(0, WIDTH))
-    searches: list[Search] = [exact, open_search(tmp_path, record, "cuda", "faiss")]
+    searches: list[Search] = [
+        WithSelections(exact, lambda: searches[1]),
+        open_search(tmp_path, record, "cuda", "faiss"),
+    ]
     searches += [DeviceSearch(torch.from_numpy(vectors).to("cuda"), torch.arange(1000).to("cuda"), block=300)]
     searches += [BestKeySearch(one, 800, np.arange(200)) for one in searches]
     asked = torch.from_numpy(clustered(4, WIDTH, seed=2))

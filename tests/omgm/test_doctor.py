@@ -130,7 +130,7 @@ def test_faiss_on_a_gpu() -> None:
     assert findings() == findings("device=cuda") == [] == doctor._search_findings(embedded(), [])
     assert "needs a GPU, but the models run on the CPU" in findings("device=cpu")[0].found
     assert "needs a GPU" in doctor._search_findings(embedded("search.gpu=faiss"), [])[0].found
-    assert "does not search Milvus" in findings("search.kind=milvus", "search.uri=keys.db")[0].found
+    assert "does not search a database" in findings("search.kind=milvus", "search.uri=keys.db")[0].found
     assert 'search.gpu = "faiss" needs a GPU' in "; ".join(doctor.obstacles(embedded("search.gpu=faiss"), []))
     if machine.installed("faiss-gpu") is None:
         finding = machine.faiss_finding("faiss-gpu")

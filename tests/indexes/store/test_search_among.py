@@ -98,7 +98,7 @@ def test_an_entity_is_found_by_any_of_its_keys_if_it_is_selected(tmp_path: Path)
 def test_a_scan_in_parts_is_one_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, halves = np.flatnonzero(selection(0.2)), VECTORS.astype(np.float16)
     whole = scanned(halves, torch.from_numpy(QUERIES), rows, K)
-    monkeypatch.setattr(searching, "_SCANNED_TOGETHER", 13)
+    monkeypatch.setattr(searching, "_TOGETHER", 13)
     scores, found = scanned(halves, torch.from_numpy(QUERIES), rows, K)
     np.testing.assert_allclose(scores, whole[0], atol=1e-6)
     np.testing.assert_array_equal(found, whole[1])

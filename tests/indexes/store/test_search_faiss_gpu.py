@@ -61,7 +61,7 @@ def test_a_gpu_that_faiss_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_milvus_searches_itself(tmp_path: Path) -> None:
     record = SearchRecord(kind="milvus", faiss="", rescored=2)
-    with pytest.raises(ValueError, match=r'is searched by Milvus, .*; set search.gpu = "torch"'):
+    with pytest.raises(ValueError, match=r'is searched by milvus, .*; set search.gpu = "torch"'):
         open_search(tmp_path, record, "cuda", "faiss")
 
 
