@@ -18,6 +18,7 @@ checksums verified) and `search` (each kind of entity index over the same vector
 - `search`: per kind `build_s`, `peak_rss_mb`, `bytes`, `faiss`, `parameters`, `rescored`, `recall@20_at_build`
 - `search_ms_p50`, `recall@20_against_exact`: per kind, for single queries that were not used by the build
 - `filtered_ms_p50`, `filtered_recall@20`: the same of searches among a random hundredth of the entities
+- `engines`: with `--engine lancedb --uri FOLDER`, what `engines.py` measures, instead of the parts
 - `update_ms_p50`: from a change to its acknowledgment, without a service; `found_ms_p50`: until a search finds it
 """
 
@@ -39,6 +40,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from benchmarks.engines import measure_engine
 from benchmarks.frame import arguments, commit, write_report
 from benchmarks.made_up import ClusteredVectors, StandIn, articles, write_images
 from benchmarks.processes import Meter
@@ -202,6 +204,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="scale.json; other numbers of entities there stay")
     parser.add_argument("--parts", nargs="+", choices=["build", "search"], default=["build", "search"])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--engine", help="measure this vector database instead: milvus, lancedb, …")
+    parser.add_argument("--uri", help="where it is")
     parser.add_argument("--here", action="store_true", help="measure in this process and print the result")
     args = parser.parse_args(argv)
     if args.here:
@@ -217,11 +221,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     for entities in args.entities:
         folder = args.folder / str(entities)
         folder.mkdir(parents=True, exist_ok=True)
-        for part in args.parts:
+        for part in [] if args.engine else args.parts:
             command = [sys.executable, "-m", "benchmarks.scale", "--here", "--entities", str(entities), "--parts", part]
             command += ["--dimension", str(args.dimension), "--folder", str(folder), "--out", str(args.out)]
             done = subprocess.run([*command, "--kinds", *args.kinds], check=True, stdout=subprocess.PIPE, text=True)
             report["runs"].setdefault(str(entities), {}).update(json.loads(done.stdout))
+            write_report(args.out, report)
+        if args.engine:
+            measured = measure_engine(args.engine, args.uri, entities, args.dimension, folder / args.engine)
+            report["runs"].setdefault(str(entities), {}).setdefault("engines", {})[args.engine] = measured
             write_report(args.out, report)
     print(f"{args.out}: {', '.join(report['runs'])} entities")
 

@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
+
+import torch
 
 from indexes.store.manifest import FAISS_KINDS, SearchRecord
 from retriever.entry_points import named, names
-from retriever.types import IntArray
-
-if TYPE_CHECKING:
-    from indexes.store.keys import Keys
-    from indexes.store.recall import HeldOutQueries
-    from indexes.store.search import KeySearch
+from retriever.types import BoolArray, FloatArray, IntArray
 
 _OURS = {"milvus": "indexes.store.search_milvus:MILVUS", "lancedb": "indexes.store.search_lancedb:LANCEDB"}
+
+
+class KeySearch(Protocol):
+    """A `Search` that can also return what it searches."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """See `Search`."""
+
+    def search(self, vectors: torch.Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
+        """See `Search`."""
+
+    def read(self, rows: IntArray) -> FloatArray:
+        """Returns the vectors of some rows, [len(rows), length]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +40,13 @@ class Engine:
         update: Brings the database up to date, given the folder to write to, all keys, those of the old version and its
             folder, the numbers of new and changed keys, and how the old version is searched.
         open: Opens the folder of an index for search.
+        table: Connects to a table of keys, given an address and its name.
     """
 
-    write: Callable[[Path, Keys, HeldOutQueries, Path, str, str], SearchRecord]
-    update: Callable[[Path, Keys, Keys, Path, IntArray, SearchRecord], SearchRecord]
+    write: Callable[..., SearchRecord]
+    update: Callable[..., SearchRecord]
     open: Callable[[Path, SearchRecord], KeySearch]
+    table: Callable[[str, str], Any]
 
 
 def find_engine(kind: str) -> Engine | None:

@@ -151,7 +151,7 @@ def engine(kind: str, connect: Connect) -> Engine:
         kind: The name of the entry point.
         connect: The class of the database's tables.
     """
-    return Engine(partial(_write, kind, connect), partial(_update, connect), partial(_open, connect))
+    return Engine(partial(_write, kind, connect), partial(_update, connect), partial(_open, connect), connect)
 
 
 def _open(connect: Connect, folder: Path, record: SearchRecord) -> TableSearch:

@@ -55,13 +55,6 @@ class Search(Protocol):
         """
 
 
-class KeySearch(Search, Protocol):
-    """Searches keys that something else than files holds."""
-
-    def read(self, rows: IntArray) -> FloatArray:
-        """Returns the vectors at some rows, [len(rows), length]."""
-
-
 class FaissSearch:
     """Searches with FAISS alone. Where FAISS supports it, vectors are memory-mapped from the file.
 

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from indexes.extras import optional
 from indexes.store.key_tables import engine
-from indexes.store.search_kinds import Tuning, lists_for
+from indexes.store.search_kinds import Tuning
 from retriever.types import EngineError, FloatArray, IntArray
 
 _SCANNED = 10_000
 """Most keys that are compared one by one; beyond, they get an index."""
+_PER_LIST = 4096
+"""Fewest keys of a list on average; LanceDB splits and joins its lists."""
 _NAMED = 1000
 """Ids per condition when keys are deleted or read."""
 _SEARCH_S = 10.0
@@ -35,6 +37,7 @@ class LanceTable:
 
     def __init__(self, uri: str, name: str) -> None:
         self.uri, self.name = os.environ.get("LANCEDB_URI") or uri, name
+        os.environ.setdefault("LANCE_LOG", "error")  # its warnings are about its own work
         self._arrow, self._index = optional("pyarrow", "lancedb"), optional("lancedb.index", "lancedb")
         with self._named():
             self._database = optional("lancedb", "lancedb").connect(self.uri)
@@ -78,12 +81,14 @@ class LanceTable:
         """Brings the indexes up to date and joins small files; returns the number of keys."""
         with self._named():
             table = self._open()
+            table.optimize()
             count, indexed = int(table.count_rows()), {index.name for index in table.list_indices()}
             if count > _SCANNED and "key_idx" not in indexed:
-                table.create_index("key", config=self._config(count))
+                # One bit per dimension, if these are whole bytes, else the keys themselves.
+                kind = self._index.IvfRq if self.load() % 8 == 0 else self._index.IvfFlat
+                table.create_index("key", config=kind(distance_type="dot"))
             if count and "id_idx" not in indexed:
                 table.create_index("id", config=self._index.BTree())
-            table.optimize()
             return count
 
     def load(self) -> int:
@@ -93,9 +98,9 @@ class LanceTable:
 
     def tunings(self) -> Sequence[Tuning]:
         """Returns numbers of lists to read and of candidates to rescore per result, cheapest first."""
-        lists = lists_for(self._open().count_rows())
-        probed = [number for number in (4, 8, 16, 32, 64, 128, 256, 512) if number < lists]
-        return [({"nprobes": number}, factor) for number in [*probed, lists] for factor in (2, 5, 10, 20, 50)]
+        lists = self._open().count_rows() // _PER_LIST + 1
+        probed = [1 << power for power in range(3, max(3, lists.bit_length()) + 1)]
+        return [({"nprobes": number}, factor) for number in probed for factor in (2, 5, 10, 20, 50)]
 
     def search(
         self, queries: FloatArray, count: int, tuning: Tuning, among: IntArray | None
@@ -132,11 +137,6 @@ class LanceTable:
             order = np.argsort(rows["id"].to_numpy())[np.argsort(np.argsort(part))]
             keys[start : start + _NAMED] = self._keys(rows)[order]
         return keys
-
-    def _config(self, count: int) -> Any:
-        """Returns the kind of index: one bit per dimension, if these are whole bytes, else the keys themselves."""
-        kind = self._index.IvfRq if self.load() % 8 == 0 else self._index.IvfFlat
-        return kind(distance_type="dot", num_partitions=lists_for(count))
 
     def _keys(self, rows: Any) -> FloatArray:
         values: NDArray[np.float16] = rows["key"].combine_chunks().flatten().to_numpy()

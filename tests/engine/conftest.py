@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,9 +111,8 @@ def database(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
         with installing(tmp_path / "packages", monkeypatch) as install:
             code = (ROOT / "tests/engine/shelf.py").read_text()
             install("shelf_search", code, "omgm.engines", "shelf = shelf_search:SHELF")
-            from shelf_search import ShelfTable
-
-            yield Database("shelf", str(tmp_path / "shelf"), ShelfTable)
+            shelf = import_module("shelf_search")
+            yield Database("shelf", str(tmp_path / "shelf"), shelf.ShelfTable)
     else:
         from indexes.store.search_milvus import Collection
 

@@ -30,7 +30,7 @@ def test_the_kind_of_entity_index_is_an_input(tmp_path: Path, monkeypatch: pytes
     assert build(kb, images, tmp_path / "sq8").manifest == rescored.manifest  # auto takes what is there
     with pytest.raises(ValueError, match=r"search was .sq8. and is now .flat."):
         build(kb, images, tmp_path / "sq8", search="flat")
-    with pytest.raises(ValueError, match="search must be one of auto, flat, sq8, hnsw, ivf-pq, milvus, got 'lsh'"):
+    with pytest.raises(ValueError, match="one of auto, flat, sq8, hnsw, ivf-pq, milvus, lancedb, got 'lsh'"):
         build(kb, images, tmp_path / "lsh", search="lsh")
 
 

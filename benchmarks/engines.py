@@ -1,0 +1,115 @@
+"""Measures a database that holds the keys of an index: uploads, searches and updates (`scale.py --engine`)."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.made_up import ClusteredVectors
+from indexes.store.engines import Engine, find_engine
+from indexes.store.key_tables import key_ids
+from indexes.store.keys import Keys
+from indexes.store.recall import ExactSearch, HeldOutQueries, mixed_queries
+from indexes.store.search_kinds import blocks
+from retriever.types import FloatArray, IntArray
+
+_QUERIES, _ROWS, _CHANGED, _SHARE = 500, 200, 0.01, 0.01
+
+
+def measure_engine(kind: str, uri: str, entities: int, dimension: int, folder: Path) -> dict[str, Any]:
+    """Uploads made-up keys to a database and searches, changes and opens them.
+
+    Returns:
+        `rows_per_s` (sent and safe), `searchable_rows_per_s` (indexed, too), `single_rows_per_s` (one key per request);
+        `build_s`, the whole entity index; `ms_p50` and `ms_p99` of single queries; `recall@20` against exact search in
+        float32, `first_5_same`, the share of queries whose first five are in the same order, and the largest
+        `score_difference`; `filtered_ms_p50` and `filtered_recall@20` among a hundredth of the keys; `updates_per_s`, if
+        a hundredth changes; `open_ms`, from opening the index to the first answer.
+    """
+    engine = find_engine(kind)
+    assert engine is not None, f"{kind} is no vector database"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    vectors = ClusteredVectors(entities, dimension)
+    array = np.concatenate([vectors.stored(range(n, min(n + 4096, entities))) for n in range(0, entities, 4096)])
+    np.save(folder / "entity_ids.npy", np.stack([np.arange(entities) * 7, np.arange(entities)]))
+    keys = Keys((array,), np.arange(entities))
+    report: dict[str, Any] = _upload(engine, uri, keys, key_ids(folder, keys))
+    started = time.perf_counter()
+    tuned_on = HeldOutQueries(mixed_queries(keys), "256 mixtures of two stored vectors")
+    record = engine.write(folder, keys, tuned_on, folder, "benchmark", uri)
+    report |= {"build_s": _since(started), "record": str(record)}
+
+    started = time.perf_counter()
+    rows = np.sort(np.random.default_rng(3).permutation(entities)[:_QUERIES])
+    queries = torch.from_numpy(vectors.queries(rows))
+    search = engine.open(folder, record)
+    search.search(queries[:1], 20)
+    report["open_ms"] = round(1000 * (time.perf_counter() - started), 1)
+    scores, places, times = _single(search, queries)
+    exact = queries.numpy() @ array.T
+    best = _best(exact)
+    report |= {
+        "ms_p50": round(float(np.median(times)), 2),
+        "ms_p99": round(float(np.quantile(times, 0.99)), 2),
+        "recall@20": ExactSearch(keys, queries, 20).recall(search),
+        "first_5_same": float(np.mean((places[:, :5] == best[:, :5]).all(axis=1))),
+        "score_difference": float(np.abs(np.take_along_axis(exact, places, 1) - scores).max()),
+    }
+    among = np.random.default_rng(4).random(entities) < _SHARE
+    _, some, times = _single(search, queries[:100], among)
+    wanted = _best(np.where(among, exact[:100], -np.inf))
+    overlap = [len({*row} & {*right}) / 20 for row, right in zip(some.tolist(), wanted.tolist(), strict=True)]
+    report |= {"filtered_ms_p50": round(float(np.median(times)), 2), "filtered_recall@20": float(np.mean(overlap))}
+
+    changed = np.flatnonzero(np.random.default_rng(5).random(entities) < _CHANGED)
+    started = time.perf_counter()
+    engine.update(folder, keys, keys, folder, changed, record)
+    return report | {"updates_per_s": round(len(changed) / (time.perf_counter() - started))}
+
+
+def _upload(engine: Engine, uri: str, keys: Keys, ids: Any) -> dict[str, int]:
+    """Uploads keys to a table of its own, block by block, then some of them one by one to another."""
+    table, single = engine.table(uri, "omgm_benchmark"), engine.table(uri, "omgm_benchmark_single")
+    table.create(keys.length)
+    single.create(keys.length)
+    started = time.perf_counter()
+    for start, block in blocks(keys):
+        table.add(ids[start : start + len(block)], block)
+    sent = time.perf_counter() - started
+    table.finish()
+    searchable, started = time.perf_counter() - started, time.perf_counter()
+    for row in range(_ROWS):
+        single.add(ids[row : row + 1], keys.read(np.arange(row, row + 1)))
+    return {
+        "rows_per_s": round(len(ids) / sent),
+        "searchable_rows_per_s": round(len(ids) / searchable),
+        "single_rows_per_s": round(_ROWS / (time.perf_counter() - started)),
+    }
+
+
+def _single(search: Any, queries: torch.Tensor, among: Any = None) -> tuple[FloatArray, Any, list[float]]:
+    """Returns scores, rows and milliseconds of single queries, after some that warm up."""
+    search.search(queries[:20], 20, among)
+    results, times = [], []
+    for query in queries:
+        started = time.perf_counter()
+        results.append(search.search(query[None], 20, among))
+        times.append(1000 * (time.perf_counter() - started))
+    scores, rows = (np.concatenate(parts) for parts in zip(*results, strict=True))
+    return scores, rows, times
+
+
+def _best(products: FloatArray) -> IntArray:
+    """Returns the columns of the 20 largest products in each row, the largest first."""
+    best = np.argpartition(-products, 20, axis=1)[:, :20]
+    return np.take_along_axis(best, np.argsort(-np.take_along_axis(products, best, 1), axis=1), 1)
+
+
+def _since(started: float) -> float:
+    return round(time.perf_counter() - started, 1)
