@@ -18,7 +18,7 @@ from indexes.store.recall import ExactSearch, HeldOutQueries, mixed_queries
 from indexes.store.search_kinds import blocks
 from retriever.types import FloatArray, IntArray
 
-_QUERIES, _ROWS, _CHANGED, _SHARE = 500, 200, 0.01, 0.01
+_QUERIES, _ROWS, _CHANGED, _SHARE = 500, 50, 0.01, 0.01
 
 
 def measure_engine(kind: str, uri: str, entities: int, dimension: int, folder: Path) -> dict[str, Any]:
@@ -28,8 +28,8 @@ def measure_engine(kind: str, uri: str, entities: int, dimension: int, folder: P
         `rows_per_s` (sent and safe), `searchable_rows_per_s` (indexed, too), `single_rows_per_s` (one key per request);
         `build_s`, the whole entity index; `ms_p50` and `ms_p99` of single queries; `recall@20` against exact search in
         float32, `first_5_same`, the share of queries whose first five are in the same order, and the largest
-        `score_difference`; `filtered_ms_p50` and `filtered_recall@20` among a hundredth of the keys; `updates_per_s`, if
-        a hundredth changes; `open_ms`, from opening the index to the first answer.
+        `score_difference`; `filtered_ms_p50` and `filtered_recall@20` among a hundredth of the keys; `updates_per_s`,
+        if a hundredth changes; `open_ms`, from opening the index to the first answer.
     """
     engine = find_engine(kind)
     assert engine is not None, f"{kind} is no vector database"

@@ -22,6 +22,8 @@ _PER_LIST = 4096
 """Fewest keys of a list on average; LanceDB splits and joins its lists."""
 _NAMED = 1000
 """Ids per condition when keys are deleted or read."""
+_MORE = 8
+"""How many times as many lists are read if only some keys may be found, of which each list has fewer."""
 _SEARCH_S = 10.0
 """Seconds after which a search is given up."""
 
@@ -115,7 +117,7 @@ class LanceTable:
             search = self._open().search(list(queries), vector_column_name="key").distance_type("dot")
             search = search.nprobes(probed).refine_factor(factor).select(["id", "key", "_distance"]).limit(count)
             if among is not None:
-                search = search.where(_among(among), prefilter=True)
+                search = search.where(_among(among), prefilter=True).nprobes(_MORE * probed)
             hits = search.to_arrow(timeout=timedelta(seconds=_SEARCH_S))
         numbers = hits["query_index"].to_numpy() if len(queries) > 1 else np.zeros(len(hits), np.int64)
         keys, ids = self._keys(hits), hits["id"].to_numpy()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from indexes.store.manifest import FILES, IMAGE_OWNERS, KEY_IDS, OWNERS, SEARCH,
 from indexes.store.recall import HeldOutQueries
 from indexes.store.search import DeviceSearch, StoredVectors
 from retriever.types import EngineError
-from tests.engine.conftest import Database
+from tests.engine.conftest import ENVIRONMENT, Database
 from tests.fakes.live import World, article, data_of
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index
@@ -186,14 +188,45 @@ def test_what_is_wrong_is_named(tmp_path: Path, database: Database) -> None:
         LiveIndex.open(world.index)
 
 
-def test_a_folder_that_is_away(tmp_path: Path, database: Database) -> None:
-    if "://" in database.uri or database.kind == "milvus":
+def test_a_folder_that_is_away_under_load(tmp_path: Path, database: Database) -> None:
+    if database.kind == "milvus":
         pytest.skip("test_server.py kills the server; Milvus Lite keeps its file open")
-    _, queries, record = written(tmp_path, database, 300, 16)
-    search = open_search(tmp_path, record)
-    expected = search.search(queries, 5)
-    Path(database.uri).rename(tmp_path / "away")
-    with pytest.raises(EngineError, match=database.uri):
-        search.search(queries, 5)
-    (tmp_path / "away").rename(database.uri)
-    np.testing.assert_array_equal(search.search(queries, 5), expected)
+    keys, queries, record = written(tmp_path, database, 300, 16)
+    search, expected = open_search(tmp_path, record), (queries.numpy() @ keys.parts[0].T).max(axis=1)
+    outcomes, stop = list[str](), threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            try:
+                right = np.allclose(search.search(queries, 5)[0][:, 0], expected, atol=1e-3)
+                outcomes.append("right" if right else "wrong")
+            except EngineError as error:
+                assert database.uri in str(error)
+                outcomes.append("away")
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    place, away = Path(database.uri), tmp_path / "away"
+    for event, source, target in (("right", place, away), ("away", away, place), ("right", place, place)):
+        seen, deadline = len(outcomes), time.monotonic() + 30
+        while event not in outcomes[seen + 3 :]:  # each thread has answered what it asked before
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        source.rename(target)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert {*outcomes} == {"right", "away"}
+
+
+def test_many_keys(tmp_path: Path, database: Database) -> None:
+    if not ENVIRONMENT:
+        pytest.skip("takes long: make test-engine")
+    count = 10_000 if database.uri.endswith(".db") else 100_000
+    keys, queries, record = written(tmp_path, database, count, 16)
+    assert record.recall is not None and record.recall >= 0.98
+    scores, rows = open_search(tmp_path, record).search(queries, 20)
+    products = queries.numpy() @ keys.parts[0].T
+    np.testing.assert_allclose(scores, np.take_along_axis(products, rows, 1), atol=1e-3)
+    assert (scores[:, -1] >= np.sort(products, axis=1)[:, -20] - 1e-3).mean() >= 0.9
