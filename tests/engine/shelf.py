@@ -40,7 +40,7 @@ class ShelfTable:
         return len(self._read()[0])
 
     def load(self) -> int:
-        return self._read()[1].shape[1]
+        return int(self._read()[1].shape[1])
 
     def tunings(self) -> Sequence[Tuning]:
         return [({}, 1)]

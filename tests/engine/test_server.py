@@ -69,7 +69,7 @@ def test_a_server_killed_in_the_middle_of_an_upload(
     assert 3 <= len(sent) < 6  # the kill may come after an answer or two
     engine.start()
     record = _repeated(partial(upload.write, engine.uri))
-    assert sent == [1000] * 6 and Collection(engine.uri, table_name(upload.folder, "inputs")).count() == KEYS
+    assert sent == [1000] * 6 and Collection(engine.uri, table_name(upload.folder, "inputs")).finish() == KEYS
     scores, _ = open_search(upload.folder, record).search(upload.queries, 10)
     np.testing.assert_allclose(scores[:, 0], upload.exact(), atol=1e-5)
 
