@@ -21,24 +21,13 @@ SCOPE: ContextVar[Filter] = ContextVar("scope", default=())
 """What the caller may see, which is added to the filter of every search."""
 
 
-class Fields(Protocol):
-    """The fields of an index's entities."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of the fields."""
-
-    def check(self, filter: Filter, within: Filter) -> None:
-        """Raises a `ValueError` unless entities that fit `within` have such fields, with each of the values."""
-
-
 @runtime_checkable
 class FieldIndex(Protocol):
     """An optional extension of an index whose entities have fields."""
 
     @property
-    def fields(self) -> Fields:
-        """These."""
+    def fields(self) -> Any:
+        """These, as an `indexes.live.fields.IndexFields`."""
 
 
 def filter_of(values: Values) -> Filter:
