@@ -110,7 +110,7 @@ def create_app(
         routes: Add those of other protocols.
 
     Raises:
-        ValueError: `settings.examples_dir` cannot be read.
+        ValueError: `settings.examples_dir` cannot be read, or the index lacks a field of `settings.key_filters`.
     """
     settings = settings or ServingSettings()
     cache = cache or ImageCache(settings.cache_mib * 2**20)
