@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from retriever.asking import EntityIndex
 from retriever.types import Entity, Filter, Options
+
+if TYPE_CHECKING:  # clients need no PyTorch
+    from retriever.asking import EntityIndex
 
 Value = str | bool | int | float
 Values = Mapping[str, Value | Sequence[Value]]
@@ -21,24 +23,13 @@ SCOPE: ContextVar[Filter] = ContextVar("scope", default=())
 """What the caller may see, which is added to the filter of every search."""
 
 
-class Fields(Protocol):
-    """The fields of an index's entities."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of the fields."""
-
-    def check(self, filter: Filter, within: Filter) -> None:
-        """Raises a `ValueError` unless entities that fit `within` have such fields, with each of the values."""
-
-
 @runtime_checkable
 class FieldIndex(Protocol):
     """An optional extension of an index whose entities have fields."""
 
     @property
-    def fields(self) -> Fields:
-        """These."""
+    def fields(self) -> Any:
+        """These, as an `indexes.live.fields.IndexFields`."""
 
 
 def filter_of(values: Values) -> Filter:

@@ -92,14 +92,7 @@ class _Part:
         left_out: Collection[int],
         among: BoolArray | None = None,
     ) -> list[SectionMatch]:
-        """Returns the best sections by words and by meaning, without those of the entities at some rows.
-
-        Args:
-            question: The words.
-            vector: The meaning; `None` if it is not compared.
-            left_out: These rows.
-            among: Which of the rows may be found; by default all.
-        """
+        """Returns the best sections by words and by meaning, of the entities `among` all that are not left out."""
         by_words, cosines = dict[Place, tuple[float | None, float]](), dict[Place, float]()
         scores = None if self.words is None else question.scores(self.words)
         if scores is not None:

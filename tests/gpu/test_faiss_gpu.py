@@ -27,7 +27,6 @@ from indexes.store.search_faiss_gpu import (
     FaissGpuCodes,
     FaissGpuVectors,
     WithSelections,
-    open_faiss_gpu,
 )
 from indexes.store.search_kinds import write_search
 from retriever.types import FloatArray, IntArray
@@ -117,7 +116,11 @@ def test_an_index_of_format_version_2(library: FakeFaiss | None, tmp_path: Path)
     index.add_with_ids(vectors, np.arange(60) * 3)
     faiss.write_index(index, str(tmp_path / "entities.faiss"))
     asked = torch.from_numpy(clustered(4, WIDTH, seed=3))
-    same(open_faiss_gpu(tmp_path, None, "cuda").search(asked, 5), open_search(tmp_path, None).search(asked, 5), 1e-3)
+    same(
+        open_search(tmp_path, None, "cuda", "faiss").search(asked, 5),
+        open_search(tmp_path, None).search(asked, 5),
+        1e-3,
+    )
 
 
 @pytest.mark.parametrize("count", [0, 3])
@@ -148,10 +151,8 @@ def test_a_search_waits_once(library: FakeFaiss | None, cuda: Device, tmp_path: 
     vectors, rows = halves(1000), np.arange(1000)
     exact = searching(vectors, rows, 300)
     record = written(tmp_path, "ivf-pq", clustered(1000, WIDTH), rows, clustered(0, WIDTH))
-    searches: list[Search] = [
-        WithSelections(exact, lambda: searches[1]),
-        open_search(tmp_path, record, "cuda", "faiss"),
-    ]
+    searches: list[Search] = [open_search(tmp_path, record, "cuda", "faiss")]
+    searches.insert(0, WithSelections(exact, lambda: searches[1]))
     searches += [DeviceSearch(torch.from_numpy(vectors).to("cuda"), torch.arange(1000).to("cuda"), block=300)]
     searches += [BestKeySearch(one, 800, np.arange(200)) for one in searches]
     asked = torch.from_numpy(clustered(4, WIDTH, seed=2))

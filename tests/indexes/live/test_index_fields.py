@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from indexes.fields import FieldsModel
+from indexes.live.image_text import IndexText
 from indexes.live.index import LiveIndex
 from indexes.live.section_search import IndexSections
 from indexes.section_words import WordsModel
@@ -20,16 +21,17 @@ from retriever.filters import SCOPE, filter_of, fits, joined, text_of, within
 from retriever.types import Entity, Filter
 from tests.fakes.live import World, article, as_row, painting
 from tests.fakes.models import FakeEncoder
+from tests.fakes.text_reader import LabelReader
 
 NAMES = ("category", "tenant", "year")
+MODELS = {"fields": FieldsModel(*NAMES), "section_words": WordsModel(), "image_text": LabelReader()}
 
 
 class FieldWorld(World):
     """A world whose articles have fields."""
 
     def __init__(self, folder: Path, articles: list[Entity], **options: Any) -> None:
-        models = {"fields": FieldsModel(*NAMES), "section_words": WordsModel()}
-        fields = {"names": {"fields": "\n".join(NAMES)}, "columns": models}
+        fields = {"names": {"fields": "\n".join(NAMES)}, "columns": MODELS}
         super().__init__(folder, articles, **fields | options)
 
 
@@ -62,7 +64,8 @@ def check_all(index: LiveIndex, held: dict[str, Entity]) -> None:
     """Every filter finds exactly what fits it, in the order in which a search among all finds it."""
     queries = FakeEncoder().encode_images([painting(seed) for seed in range(5)])
     everything = index.search(queries, len(held))
-    sections = IndexSections(index)
+    sections, texts = IndexSections(index), IndexText(index)
+    named = texts.similar("n01 n12 n23 n34", 100)
     every: list[dict[str, Any]] = [
         {"category": "bird"},
         {"category": ["fish", "fern"]},
@@ -83,12 +86,16 @@ def check_all(index: LiveIndex, held: dict[str, Entity]) -> None:
             np.testing.assert_allclose(scores[number][: len(fitting)], same, atol=1e-6)
         matches = sections.search("Which red is by n01, n02, n03, n04 and n05?", None, (), filter)
         assert {index.entity(match.row).id for match in matches} <= expected
+        fitting = [row for row in named if index.entity(row).id in expected]
+        similar = texts.similar("n01 n12 n23 n34", 3, fitting[-1:], filter)
+        assert set(similar) == {*fitting[:3], *fitting[-1:]}
+        assert list(similar.values())[:3] == [named[row] for row in fitting[:3]]
 
 
 def test_filters_hold_in_files_changes_and_after_compactions(tmp_path: Path) -> None:
     articles = [made(number) for number in range(40)]
     world = FieldWorld(tmp_path, articles)
-    editor = world.editor(columns={"fields": FieldsModel(*NAMES), "section_words": WordsModel()})
+    editor = world.editor(columns=MODELS)
     held = {entity.id: entity for entity in articles}
     check_all(editor.index, held)
     draw = random.Random(7)
