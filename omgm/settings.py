@@ -57,9 +57,8 @@ class SearchSettings(_Table):
         keypoints: Whether keypoints of images are compared: those of an index are found when it is built, and a
             query's if it is not surely recognized.
         kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, then
-            `ivf-pq`), `milvus`, `lancedb`, or a kind of another package.
-        uri: For `milvus`, the server's address, or a file whose name ends with `.db`; for `lancedb`, a folder or an
-            address such as `s3://bucket/folder`.
+            `ivf-pq`), `milvus`, `lancedb`, or another package's.
+        uri: For `milvus`, the server's address, or a file that ends with `.db`; for `lancedb`, a folder or `s3://…`.
         gpu: The library that searches if the device is a GPU: `torch`, or `faiss`.
     """
 

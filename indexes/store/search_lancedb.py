@@ -86,7 +86,8 @@ class LanceTable:
             table.optimize()
             count, indexed = int(table.count_rows()), {index.name for index in table.list_indices()}
             if count > _SCANNED and "key_idx" not in indexed:
-                # One bit per dimension, if these are whole bytes, else the keys themselves.
+                # One bit per dimension, if these are whole bytes, else the keys themselves. Of 40,000 keys of length
+                # 512, it takes 6 s; a graph 69, 4-bit codes of products 138.
                 kind = self._index.IvfRq if self.load() % 8 == 0 else self._index.IvfFlat
                 table.create_index("key", config=kind(distance_type="dot"))
             if count and "id_idx" not in indexed:
