@@ -18,6 +18,8 @@ from retriever.types import EngineError, FloatArray, IntArray
 
 _SCANNED = 10_000
 """Most keys that are compared one by one; beyond, they get an index."""
+_BITS = 128
+"""Shortest keys of which one bit per dimension tells enough."""
 _PER_LIST = 4096
 """Fewest keys of a list on average; LanceDB splits and joins its lists."""
 _NAMED = 1000
@@ -86,9 +88,10 @@ class LanceTable:
             table.optimize()
             count, indexed = int(table.count_rows()), {index.name for index in table.list_indices()}
             if count > _SCANNED and "key_idx" not in indexed:
-                # One bit per dimension, if these are whole bytes, else the keys themselves. Of 40,000 keys of length
-                # 512, it takes 6 s; a graph 69, 4-bit codes of products 138.
-                kind = self._index.IvfRq if self.load() % 8 == 0 else self._index.IvfFlat
+                # One bit per dimension, where these are enough and whole bytes, else the keys themselves. Of 40,000 keys
+                # of length 512, it takes 6 s; a graph 69, 4-bit codes of products 138.
+                length = self.load()
+                kind = self._index.IvfRq if length >= _BITS and length % 8 == 0 else self._index.IvfFlat
                 table.create_index("key", config=kind(distance_type="dot"))
             if count and "id_idx" not in indexed:
                 table.create_index("id", config=self._index.BTree())

@@ -123,6 +123,6 @@ def test_what_the_cache_has_costs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["flat", "sq8", "hnsw", "ivf-pq"])
 def test_the_size_of_an_entity_index(tmp_path: Path, kind: str) -> None:
     keys = Keys((clustered(4000, 64),), np.arange(4000))
-    write_search(tmp_path, keys, kind, HeldOutQueries(mixed_queries(keys)[:8], ""))  # type: ignore[arg-type]
+    write_search(tmp_path, keys, kind, HeldOutQueries(mixed_queries(keys)[:8], ""))
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
-    assert 4000 * bytes_per_key(kind, 4000, 64) == pytest.approx(size, rel=0.06)  # type: ignore[arg-type]
+    assert 4000 * bytes_per_key(kind, 4000, 64) == pytest.approx(size, rel=0.06)
