@@ -1,0 +1,67 @@
+"""Splits an index into parts, and parts into others: rows are copied, and no model runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from indexes.builder.report import PROBLEMS, read_report
+from indexes.live.compaction import write_rows
+from indexes.live.stored_rows import StoredRows
+from indexes.parts.layout import POSITIONS, WHOLE, Part, content_of, fingerprint_of, parts_in, read_part, write_part
+from indexes.store.engines import find_engine
+from indexes.store.generations import settled_files
+from indexes.store.index import Index
+from indexes.store.manifest import MANIFEST, RECOGNITION, read_manifest
+
+
+def split_index(source: Path, parts: int, out: Path) -> Iterator[Path]:
+    """Writes the parts of an index, one after the other, and yields the folder of each.
+
+    An entity belongs to the part that the hash of its id says, and keeps the order that it has in the whole index: the
+    parts of parts are byte-identical to those of the whole, and one part has all its entities.
+
+    Args:
+        source: The folder of an index, or one with all its parts.
+        parts: The number of parts.
+        out: The folder for them; those that a killed run has completed stay.
+
+    Raises:
+        ValueError: The index is incomplete, has changes that are not in its files, or keeps its keys in an engine.
+        OSError: A file cannot be written; the parts before stay.
+    """
+    if folders := parts_in(source):
+        whole, recognition = content_of(folders[0] / WHOLE), content_of(folders[0] / RECOGNITION)
+        positions = [np.load(folder / POSITIONS, allow_pickle=False) for folder in folders]
+        manifest = read_manifest(folders[0], WHOLE)
+    else:
+        folders, positions = [settled_files(source)], []
+        whole, recognition = content_of(folders[0] / MANIFEST), content_of(source / RECOGNITION)
+        manifest = read_manifest(folders[0])
+    if manifest.search is not None and find_engine(manifest.search.kind):
+        raise ValueError(
+            f"{source}: its keys are in {manifest.search.kind}, so its parts would have none; rebuild its entity index "
+            "with --set search.kind=auto, which keeps everything else"
+        )
+    old = StoredRows([Index.open(folder) for folder in folders], positions, manifest)
+    report = {name: part for name, part in read_report(folders[0]).items() if name not in PROBLEMS}
+    homes = old.ids()[0] % parts
+    for number in range(parts):
+        part = Part(number + 1, parts, fingerprint_of(whole))
+        target, rows = out / part.name, np.flatnonzero(homes == number)
+        if target.exists():
+            if read_part(target) != part:
+                raise ValueError(f"{target}: holds something else; remove it, or name another folder with --out")
+        else:
+            partial = target.with_name(target.name + ".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            write_rows(old, array("q", rows.tobytes()), partial, report)
+            write_part(partial, part, old.positions[rows], whole, recognition)
+            os.replace(partial, target)
+        yield target
