@@ -13,6 +13,7 @@ from indexes.store.columns import Column, Encoded, Stored
 from retriever.image_cache import ImageCache, content_of
 from retriever.models.keypoints import DIMENSION, VERSION, Keypoints, find_keypoints
 from retriever.protocols import Verify
+from retriever.types import FloatArray
 from retriever.verification import agreement
 
 _PLACE = 4 * np.dtype(np.float16).itemsize
@@ -67,13 +68,20 @@ def verifier(index: Any, model: KeypointModel) -> Verify:
         return points
 
     @cache
-    def sample() -> dict[str, list[Keypoints]]:
+    def sample() -> tuple[FloatArray, list[str]]:
+        """Returns descriptors of images all over the index, and the entity of each."""
         rows = [*getattr(index, "rows", lambda: range(len(index)))()]
-        return {index.entity(row).id: points_of(row) for row in rows[:: -(-len(rows) // _SAMPLED)]}
+        images = [
+            (index.entity(row).id, points) for row in rows[:: -(-len(rows) // _SAMPLED)] for points in points_of(row)
+        ]
+        descriptors = np.concatenate([points.descriptors for _, points in images])
+        return descriptors, [owner for owner, points in images for _ in points.descriptors]
 
     def verify(image: Image.Image, rows: Sequence[int]) -> list[int]:
-        ids = {index.entity(row).id for row in rows}
-        others = [points for own, images in sample().items() if own not in ids for points in images]
+        def others() -> FloatArray:
+            ids, (descriptors, owners) = {index.entity(row).id for row in rows}, sample()
+            return descriptors[[owner not in ids for owner in owners]]
+
         return agreement(points_in(image), [points_of(row) for row in rows], others)
 
     return verify

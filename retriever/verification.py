@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +43,7 @@ class _Nearest(NamedTuple):
 
 
 def agreement(
-    query: Keypoints, candidates: Sequence[Sequence[Keypoints]], others: Sequence[Keypoints] = ()
+    query: Keypoints, candidates: Sequence[Sequence[Keypoints]], others: Callable[[], FloatArray] | None = None
 ) -> list[int]:
     """Returns how many places of a query's image agree with the best image of each candidate.
 
@@ -53,27 +53,35 @@ def agreement(
     Args:
         query: The keypoints of the query's image.
         candidates: Those of each candidate's images.
-        others: Those of images of other things.
+        others: Returns the descriptors of images of other things, [N, 128]; only called if it matters.
     """
     if len(query.places) < FEWEST:
         return [0] * len(candidates)
     images = [[image for image in images if len(image.places) >= FEWEST] for images in candidates]
     nearest = [[_nearest(query, image) for image in own] for own in images]
-    lowest = np.full((len(candidates) + 1, len(query.places)), 2, np.float32)
+    lowest = np.full((len(candidates) + 1, len(query.places)), 2, np.float32)  # the last, if there is one candidate
     for distances, own in zip(lowest, nearest, strict=False):
         distances[:] = np.min([distances, *(one.distances[:, 0] for one in own)], axis=0)
-    if descriptors := [torch.from_numpy(image.descriptors) for image in others if len(image.places)]:
-        highest = (torch.from_numpy(query.descriptors) @ torch.cat(descriptors).T).amax(1)
-        lowest[-1] = (2 - 2 * highest).clamp(min=0).sqrt().numpy()
-    places, found = _places(query), list[int]()
-    for number, own in enumerate(nearest):
-        rival = np.delete(lowest, number, axis=0).min(axis=0)
-        counts = [
-            len(np.unique(places[_agreeing(query, image, one, rival)]))
-            for image, one in zip(images[number], own, strict=True)
-        ]
-        found.append(max(counts, default=0))
-    return found
+    matches = [
+        [_is_match(image, one, np.delete(lowest, number, axis=0).min(axis=0)) for image, one in zip(*pair, strict=True)]
+        for number, pair in enumerate(zip(images, nearest, strict=True))
+    ]
+    enough = [is_match for own in matches for is_match in own if is_match.sum() >= FEWEST]
+    if not enough:
+        return [0] * len(candidates)
+    common = np.full(len(query.places), 2, np.float32)
+    if others is not None and len(descriptors := others()):
+        checked = np.any(enough, axis=0)
+        highest = (torch.from_numpy(query.descriptors[checked]) @ torch.from_numpy(descriptors).T).amax(1)
+        common[checked] = (2 - 2 * highest).clamp(min=0).sqrt().numpy()
+    places, counts = _places(query), list[int]()
+    for number, pair in enumerate(zip(images, nearest, strict=True)):
+        agreeing = (
+            _agreeing(query, image, one.others[:, 0], is_match & (one.distances[:, 0] < _RATIO * common))
+            for image, one, is_match in zip(*pair, matches[number], strict=True)
+        )
+        counts.append(max((len(np.unique(places[rows])) for rows in agreeing), default=0))
+    return counts
 
 
 def _nearest(query: Keypoints, other: Keypoints) -> _Nearest:
@@ -89,20 +97,26 @@ def _places(points: Keypoints) -> NDArray[np.int64]:
     return np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _agreeing(query: Keypoints, other: Keypoints, nearest: _Nearest, rival: FloatArray) -> NDArray[np.int64]:
+def _is_match(other: Keypoints, nearest: _Nearest, rival: FloatArray) -> NDArray[np.bool_]:
+    """Returns which keypoints of a query's image are much more like the nearest of an image than like any elsewhere."""
+    first, second = nearest.others.T
+    apart = np.linalg.norm(other.places[first, :2] - other.places[second, :2], axis=1) > _SAME
+    bound = np.minimum(np.where(apart, nearest.distances[:, 1], 2), rival)
+    return np.asarray(nearest.is_mutual & (nearest.distances[:, 0] < _RATIO * bound))
+
+
+def _agreeing(
+    query: Keypoints, other: Keypoints, nearest: NDArray[np.int64], is_match: NDArray[np.bool_]
+) -> NDArray[np.int64]:
     """Returns which keypoints of the query's image agree with an image, by the best affine map of one to the other.
 
     Each match of keypoints has a place, a scale and an orientation in both images, and so says where all others must
     be: that with which most agree is refined by least squares.
     """
-    nothing = np.empty(0, np.int64)
-    first, second = nearest.others.T
-    apart = np.linalg.norm(other.places[first, :2] - other.places[second, :2], axis=1) > _SAME
-    bound = np.minimum(np.where(apart, nearest.distances[:, 1], 2), rival)
-    matches = np.flatnonzero(nearest.is_mutual & (nearest.distances[:, 0] < _RATIO * bound))
-    others = first[matches]
+    nothing, matches = np.empty(0, np.int64), np.flatnonzero(is_match)
     if len(matches) < FEWEST:
         return nothing
+    others = nearest[matches]
     here, there = query.places[matches], other.places[others]
     start, end = (points[:, 0] + 1j * points[:, 1] for points in (here, there))
     turns = there[:, 2] / here[:, 2] * np.exp(1j * (there[:, 3] - here[:, 3]))

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from retriever.types import FloatArray
 
-VERSION = "sift-384-300-2"
+VERSION = "sift-384-300-3"
 """Changes whenever the same image gets other keypoints."""
 SIDE = 384
 """Pixels of the longer side, to which larger images are reduced."""
@@ -152,26 +152,21 @@ def _highest(values: Tensor) -> Tensor:
 
 def _described(levels: Tensor, extrema: Tensor) -> tuple[Tensor, Tensor]:
     """Returns place, scale and orientation of keypoints in an octave, [N, 4], and their descriptors [N, 128]."""
-    right = functional.pad(levels[..., 2:] - levels[..., :-2], (1, 1))
-    down = functional.pad(levels[:, 2:] - levels[:, :-2], (0, 0, 1, 1))
-    gradients = torch.stack([right, down], -1)
     nearest = extrema[:, 2].round().long()
     places = torch.cat([extrema[:, :2], _SIGMA * 2 ** (extrema[:, 2:3] / _SCALES), torch.zeros(len(extrema), 1)], 1)
-    places, rows = _oriented(gradients, places, nearest)
-    length, angle = _sampled(gradients, places, nearest[rows], 3 / _CELLS)
+    places, rows = _oriented(levels, places, nearest)
+    length, angle = _sampled(levels, places, nearest[rows], 3 / _CELLS)
     turn = (angle - places[:, 3:]) / (2 * math.pi) * _DIRECTIONS % _DIRECTIONS
-    below, share = turn.long() % _DIRECTIONS, turn.frac()
-    length = length * _window(_ACROSS / 2)
-    soft = torch.zeros(*turn.shape, _DIRECTIONS)
-    soft.scatter_(2, below[..., None], (length * (1 - share))[..., None])
-    soft.scatter_(2, (below + 1)[..., None] % _DIRECTIONS, (length * share)[..., None])
-    histograms = functional.normalize(torch.einsum("nsd,sc->ncd", soft, _cells()).flatten(1)).clamp(max=_CLIPPED)
+    apart = (turn[:, None] - torch.arange(_DIRECTIONS)[:, None]).abs()
+    near = (1 - torch.minimum(apart, _DIRECTIONS - apart)).clamp(min=0)  # shares of a sample in two directions
+    soft = near * (length * _window(_ACROSS / 2))[:, None]
+    histograms = functional.normalize(torch.einsum("nds,sc->ncd", soft, _cells()).flatten(1)).clamp(max=_CLIPPED)
     return places, functional.normalize(histograms, p=1).sqrt()
 
 
-def _oriented(gradients: Tensor, places: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
+def _oriented(levels: Tensor, places: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
     """Returns places with their orientations, and which row each is of: a place has one or two."""
-    length, angle = _sampled(gradients, places, levels, 9 / _ACROSS)
+    length, angle = _sampled(levels, places, numbers, 9 / _ACROSS)
     bins = (angle / (2 * math.pi) * _BINS).round().long() % _BINS
     histograms = torch.zeros(len(places), _BINS).scatter_add_(1, bins, length * _window(_ACROSS / 6))
     for _ in range(2):
@@ -186,23 +181,26 @@ def _oriented(gradients: Tensor, places: Tensor, levels: Tensor) -> tuple[Tensor
     return torch.cat([places[rows, :3], exact[:, None] * (2 * math.pi / _BINS)], 1), rows
 
 
-def _sampled(gradients: Tensor, places: Tensor, levels: Tensor, step: float) -> tuple[Tensor, Tensor]:
+def _sampled(levels: Tensor, places: Tensor, numbers: Tensor, step: float) -> tuple[Tensor, Tensor]:
     """Returns lengths and angles of the gradients around places, both [N, `_ACROSS` ** 2], 0 beyond the frame.
 
     Args:
-        gradients: Of each level, to the right and down, [L, H, W, 2].
+        levels: The levels of an octave, [L, H, W].
         places: Places, scales and orientations, by which what is sampled is turned.
-        levels: Where to sample.
+        numbers: The level of each place.
         step: How far samples are apart, in scales.
     """
-    height, width = gradients.shape[1:3]
+    height, width = levels.shape[1:]
     cos, sin = places[:, 3:].cos(), places[:, 3:].sin()
     across, down = (axis[None] * step * places[:, 2:3] for axis in _grid().unbind(1))
     x = (places[:, :1] + across * cos - down * sin).round().long()
     y = (places[:, 1:2] + across * sin + down * cos).round().long()
-    is_inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
-    sampled = gradients[levels[:, None], y.clamp(0, height - 1), x.clamp(0, width - 1)] * is_inside[..., None]
-    return sampled.norm(dim=-1), torch.atan2(sampled[..., 1], sampled[..., 0])
+    is_inside = (x > 0) & (x < width - 1) & (y > 0) & (y < height - 1)
+    values = levels.flatten()
+    middle = ((numbers[:, None] * height + y) * width + x).where(is_inside, width + 1)
+    right = (values[middle + 1] - values[middle - 1]) * is_inside
+    below = (values[middle + width] - values[middle - width]) * is_inside
+    return torch.hypot(right, below), torch.atan2(below, right)
 
 
 @cache

@@ -75,7 +75,8 @@ def test_places_that_several_candidates_have_do_not_count() -> None:
     candidates = [[joined(shelf, other)], [joined(shelf, thing)], [NOTHING, other, joined(shelf, other)], [other]]
     assert agreement(query, candidates) == [0, 8, 0, 0]
     assert agreement(query, [[joined(shelf, thing), shelf]]) == [28]  # of one candidate, they do
-    assert agreement(query, [[joined(shelf, thing), shelf]], [NOTHING, joined(other, shelf)]) == [8]
+    rest = joined(other, shelf).descriptors
+    assert agreement(query, [[joined(shelf, thing), shelf]], lambda: rest) == [8]
 
 
 def test_what_is_along_a_line_does_not_count() -> None:
