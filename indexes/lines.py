@@ -50,7 +50,11 @@ class Lines:
         return len(self._offsets) - 1
 
     def read(self, row: int) -> Any:
-        """Returns the value in line `row`.
+        """Returns the value in line `row`; raises errors like `line`."""
+        return json.loads(self.line(row))
+
+    def line(self, row: int) -> bytes:
+        """Returns line `row`.
 
         Raises:
             IndexError: There is no such row.
@@ -58,7 +62,7 @@ class Lines:
         if not 0 <= row < len(self):
             raise IndexError(f"{self._path.name}: row must be within 0 to {len(self) - 1}, got {row}")
         start, end = int(self._offsets[row]), int(self._offsets[row + 1])
-        return json.loads(os.pread(self._file, end - start, start))
+        return os.pread(self._file, end - start, start)
 
 
 class Articles(Sequence[Entity]):

@@ -91,7 +91,7 @@ def open_retriever(
 
     Args:
         profile: The profile.
-        folder: The index's folder.
+        folder: The index's folder, or the addresses of its parts (`in_parts`).
         encoder: Step 1's model.
         fusion: Step 2's model.
         reranker: Step 3's model.
@@ -104,22 +104,25 @@ def open_retriever(
         ValueError: The index or a model is missing, or they do not match; the message says what to do.
     """
     warn_of_pair(profile)
+    front = kind_of("omgm.indexes", "parts")(folder) if in_parts(folder) else None
+    folder, follow = (folder, FollowingIndex.open) if front is None else (front.folder, front.open)
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     reranker = reranker or _build_reranker(profile, folder)
     columns: dict[str, ColumnModel] = {"sections": reranker.encoder} if isinstance(reranker, VectorReranker) else {}
     columns |= _image_columns(profile, folder)
     options = index_options(profile, encoder, fusion, columns)
-    opened = index or (FollowingIndex.open if live else Index.open)(folder, **options)
+    opened = index or (follow if live or front else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
     _warn_of_borders(profile, folder, opened)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
     first, second = search_steps(profile, opened, encoder, fusion, recognition)
     steps: list[Step] = [first, second, SectionRerank(reranker, opened, profile.sections.beta)]
-    pin = opened.pinned if isinstance(opened, FollowingIndex) else nullcontext
+    pin = getattr(opened, "pinned", nullcontext)
     encode_parts = encoder.encode_parts if isinstance(encoder, LocalEncoder) else None
     propose = None if encode_parts is None else part_scores(encode_parts, opened)
     trim = profile.search.trim_borders
-    retriever = Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
+    kind = Retriever if front is None else front.retriever
+    retriever: Retriever[Index] = kind(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
     searches = {
         column.name: column.search(opened, columns[column.name])
         for column in columns_of(opened.manifest)
@@ -130,8 +133,13 @@ def open_retriever(
         labels.encode = reranker.encode if isinstance(reranker, VectorReranker) else None
     if recognition is not None and recognition.weights.lead_k:
         second.verify, second.is_unsure = searches.get("keypoints"), recognition.is_unsure
-    retriever.mixed = kind_of("omgm.questions", "texts")(retriever, steps[-1], profile.search.k)
+    retriever.mixed = kind_of("omgm.questions", "parts" if front else "texts")(retriever, steps[-1], profile.search.k)
     return retriever
+
+
+def in_parts(folder: Path) -> bool:
+    """Returns whether an index is not in a folder, but at the addresses of its parts: `http://HOST:PORT,http://…`."""
+    return folder.parts[:1] in (("http:",), ("https:",))
 
 
 def _warn_of_borders(profile: Profile, folder: Path, index: Index) -> None:

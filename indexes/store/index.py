@@ -119,22 +119,11 @@ class Index(ArticleStore):
     @classmethod
     def open_files(cls, folder: Path, *, verify: bool = False, **options: Unpack[OpenOptions]) -> Index:
         """Opens the files in `folder` without later changes; otherwise like `open`."""
-        encoder, fusion = options.get("encoder"), options.get("fusion")
-        models: Mapping[str, ColumnModel] = options.get("columns", {})
         manifest = read_manifest(folder)
         check_files(folder, manifest, column_files(manifest), verify=verify)
         if verify:
             check_thumbnails(folder, manifest)
-        if encoder is not None:
-            _check_fit(folder, "encoder", manifest.inputs.encoder, encoder.fingerprint)
-            _check_fit(folder, "encoder dimension", manifest.dimension, encoder.dimension)
-        if fusion is not None:
-            _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
-            _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
-        for name, built_with in manifest.inputs.columns.items():
-            if (model := models.get(name)) is not None:
-                advice = f"{REBUILD}, which makes only this column again,"
-                _check_fit(folder, f"model of column {name}", built_with, model.fingerprint, advice)
+        check_models(folder, manifest, options)
         device, gpu = options.get("device", "cpu"), options.get("gpu_search", "torch")
         return Index(folder, manifest, device, options.get("image_weight", IMAGE_WEIGHT), gpu)
 
@@ -235,7 +224,11 @@ class Index(ArticleStore):
             raise ValueError(f"vectors must have shape (B, {self.manifest.dimension}), got {tuple(vectors.shape)}")
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        return self._search.search(as_query(vectors, self.manifest.inputs.candidates, self.image_weight), k)
+        return self.search_keys(as_query(vectors, self.manifest.inputs.candidates, self.image_weight), k)
+
+    def search_keys(self, queries: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Searches for queries [B, length of a key], otherwise like `search`."""
+        return self._search.search(queries, k)
 
     def token_rows(self, row: int) -> range:
         """Returns the rows of an entity's tokens: those of its sections, then of its images, labeled ones last.
@@ -325,6 +318,22 @@ def open_articles(folder: Path) -> ArticleStore:
     manifest = read_manifest(files)
     check_files(files, manifest, column_files(manifest), verify=False)
     return ArticleStore(files, manifest.files["entities.jsonl"].sha256)
+
+
+def check_models(folder: Path, manifest: Manifest, options: OpenOptions) -> None:
+    """Checks that an index was built with the models in `options`; raises errors like `Index.open`."""
+    encoder, fusion = options.get("encoder"), options.get("fusion")
+    models: Mapping[str, ColumnModel] = options.get("columns", {})
+    if encoder is not None:
+        _check_fit(folder, "encoder", manifest.inputs.encoder, encoder.fingerprint)
+        _check_fit(folder, "encoder dimension", manifest.dimension, encoder.dimension)
+    if fusion is not None:
+        _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
+        _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
+    for name, built_with in manifest.inputs.columns.items():
+        if (model := models.get(name)) is not None:
+            advice = f"{REBUILD}, which makes only this column again,"
+            _check_fit(folder, f"model of column {name}", built_with, model.fingerprint, advice)
 
 
 def _check_fit(folder: Path, what: str, built_with: object, given: object, advice: str = f"{REBUILD},") -> None:

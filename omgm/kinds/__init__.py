@@ -32,7 +32,8 @@ _OURS = {
     "omgm.summarizers": {"extractive": "omgm.kinds.extractive:summarizer", "openai": "omgm.kinds.chat:summarizer"},
     "omgm.generators": {"extractive": "omgm.kinds.extractive:generator", "openai": "omgm.kinds.chat:generator"},
     "omgm.guards": {"plain": "generators.guard:GuardedGenerator", "words": "generators.quoting:QuotingGenerator"},
-    "omgm.questions": {"texts": "omgm.kinds.texts:mixed_retrieval"},
+    "omgm.questions": {"texts": "omgm.kinds.texts:mixed_retrieval", "parts": "omgm.kinds.in_parts:mixed_retrieval"},
+    "omgm.indexes": {"parts": "omgm.kinds.in_parts:Front"},
     "omgm.builders": {"files": "omgm.indexing:build_with_progress"},
 }
 """This project's kinds by their groups and names.
@@ -40,7 +41,8 @@ _OURS = {
 `omgm.encoders` and `omgm.fusions` are functions of a profile and an image cache or `None`, `omgm.steps` are
 `SectionKind`, `omgm.summarizers` functions of a profile, `omgm.generators` functions of a profile and whether to run
 in a process of their own, `omgm.guards` what a generator is behind, `omgm.questions` what a retriever calls for those
-without an image, and `omgm.builders` what `OMGM.build` calls.
+without an image, `omgm.indexes` what opens an index at the addresses of its parts, and `omgm.builders` what
+`OMGM.build` calls.
 """
 
 
