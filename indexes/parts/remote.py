@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -42,6 +43,7 @@ class Address:
         self._host, self._path = split.netloc.rpartition("@")[2], split.path.rstrip("/")
         self._connect = HTTPConnection if split.scheme == "http" else HTTPSConnection
         self._idle: deque[HTTPConnection] = deque()
+        weakref.finalize(self, _close, self._idle)
 
     def ask(self, name: str, content: bytes) -> Message:
         """Returns the answer to a question (`indexes.parts.answering`).
@@ -62,7 +64,7 @@ class Address:
                 connection.close()
                 if is_fresh or is_last or isinstance(error, TimeoutError):
                     raise PartLostError(f"{self.url}: {error or type(error).__name__}") from error
-                self._idle.clear()  # the part has closed them, or was restarted
+                _close(self._idle)  # the part has closed the others, too, or was restarted
                 continue
             self._idle.append(connection)
             if response.status != 200:
@@ -72,6 +74,11 @@ class Address:
             except ValueError as error:
                 raise PartLostError(f"{self.url}: {error}") from error
         raise AssertionError
+
+
+def _close(connections: deque[HTTPConnection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 class Parts:
@@ -182,8 +189,11 @@ class Parts:
             return f"{address.url}: {error}"
         first, number = self._part or part, part.number - 1
         if part != first._replace(number=part.number) or number in self._up:
-            problem = f"{address.url} serves {part} of {'the same' if part == first else 'another'} index"
-            problem = f"{problem}, which does not belong to {first}; give the addresses of all parts of one index"
+            problem = f"{address.url} serves {part}, as another address does; give one address of each part"
+            if part.whole != first.whole or part.of != first.of:
+                problem = (
+                    f"{address.url} serves {part}, and others {first} of another index; restart those that are old"
+                )
             if not self._started:
                 raise ValueError(problem)
             if problem != self._problem:

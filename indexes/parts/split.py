@@ -11,13 +11,18 @@ from pathlib import Path
 import numpy as np
 
 from indexes.builder.report import PROBLEMS, read_report
+from indexes.growing import save_array
 from indexes.live.compaction import write_rows
 from indexes.live.stored_rows import StoredRows
 from indexes.parts.layout import POSITIONS, WHOLE, Part, content_of, fingerprint_of, parts_in, read_part, write_part
 from indexes.store.engines import find_engine
 from indexes.store.generations import settled_files
+from indexes.store.image_text import IMAGE_TEXT
 from indexes.store.index import Index
-from indexes.store.manifest import MANIFEST, RECOGNITION, read_manifest
+from indexes.store.manifest import MANIFEST, RECOGNITION, describe_file, read_manifest
+from indexes.store.word_search import FILES
+from retriever.files import write_whole
+from retriever.types import IntArray
 
 
 def split_index(source: Path, parts: int, out: Path) -> Iterator[Path]:
@@ -62,6 +67,24 @@ def split_index(source: Path, parts: int, out: Path) -> Iterator[Path]:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
             write_rows(old, array("q", rows.tobytes()), partial, report)
+            if IMAGE_TEXT in manifest.inputs.columns:
+                _keep_lengths(old, rows, partial)
             write_part(partial, part, old.positions[rows], whole, recognition)
             os.replace(partial, target)
         yield target
+
+
+def _keep_lengths(old: StoredRows, rows: IntArray, out: Path) -> None:
+    """Gives texts the lengths that they have in the whole index: with the weights of a part's words, they differ."""
+    name = FILES[3]
+    stored = [np.load(index.folder / name, mmap_mode="r", allow_pickle=False) for index in old.indexes]
+    owners = [table["row"][:] for table in stored]
+    lengths = [np.empty(0, np.float32)]
+    for home, row in map(old.place, rows.tolist()):
+        lengths.append(stored[home]["length"][slice(*np.searchsorted(owners[home], [row, row + 1]))])
+    table = np.load(out / name, allow_pickle=False)
+    table["length"] = np.concatenate(lengths)
+    save_array(out / name, table)
+    manifest = read_manifest(out)
+    files = manifest.files | {name: describe_file(out / name)}
+    write_whole(out / MANIFEST, manifest.model_copy(update={"files": files}).to_json())
