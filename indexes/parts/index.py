@@ -106,13 +106,21 @@ class PartedIndex(Index):
 
     @contextmanager
     def pinned(self) -> Iterator[View]:
-        """Yields a view that this context uses until the end of the block: of the parts that are up now."""
-        view = View(self.parts.up, self.parts.of)
+        """Yields a view that this context uses until the end of the block: of the parts that are up now.
+
+        Within such a block, it is that of the block.
+        """
+        view = self.view
         token = self._pinned.set(view)
         try:
             yield view
         finally:
             self._pinned.reset(token)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether this context has pinned a view."""
+        return self._pinned.get() is not None
 
     @property
     def view(self) -> View:

@@ -184,9 +184,9 @@ class Parts:
         """
         try:
             message = address.ask("about", write({}))
-            part = Part(*message.values["part"])
-        except (PartLostError, ValueError, TypeError) as error:
-            return f"{address.url}: {error}"
+        except PartLostError as error:
+            return str(error)
+        part = Part(*message.values["part"])
         first, number = self._part or part, part.number - 1
         if part != first._replace(number=part.number) or number in self._up:
             problem = f"{address.url} serves {part}, as another address does; give one address of each part"

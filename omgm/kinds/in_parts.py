@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from indexes.parts.index import PartedIndex, View, front_folder
+from indexes.parts.index import PartedIndex, front_folder
 from indexes.parts.remote import PartLostError, Parts
 from indexes.parts.searches import PartedSections, PartedText
 from indexes.store.index import Index, OpenOptions
@@ -56,19 +56,18 @@ class PartedRetriever(Retriever[Index]):
     ) -> list[RetrievalResult]:
         """Returns one result per query, in order; see `Retriever.retrieve`."""
         assert isinstance(self.index, PartedIndex)
+        if self.index.is_pinned:  # by a call that retrieves again itself
+            return super().retrieve(queries, steps, free)
         for left in reversed(range(self.index.parts.of + 1)):
             try:
-                return [_counted(result) for result in super().retrieve(queries, steps, free)]
+                with self.index.pinned() as view:  # also for images that are searched again, in parts or turned
+                    results = super().retrieve(queries, steps, free)
+                return [replace(result, parts=(len(view.up), view.of)) for result in results]
             except PartLostError as error:
                 if not left:
                     raise
                 logger.warning("retrieving again, without a part: %s", error)
         raise AssertionError
-
-
-def _counted(result: RetrievalResult) -> RetrievalResult:
-    view = result.version
-    return replace(result, parts=(len(view.up), view.of)) if isinstance(view, View) else result
 
 
 def mixed_retrieval(retriever: Retriever[Index], last: SectionRerank, k: int) -> MixedRetrieval:
