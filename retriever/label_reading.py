@@ -14,7 +14,7 @@ from torch import Tensor
 from retriever.fusion import WORDS
 from retriever.looks import Retrieve, summed
 from retriever.protocols import TextReader
-from retriever.recognition import SURE, Recognition, is_declined
+from retriever.recognition import Recognition, is_declined
 from retriever.text_questions import TextQuestions
 from retriever.turning import unturned
 from retriever.types import Candidate, FloatArray, Query, Reading, RetrievalResult, TextLine
@@ -95,7 +95,7 @@ class LabelReading:
             recognition: What `recognized` was estimated with.
         """
         readings = self._readings(queries)
-        unsure = [self._is_unsure(result) for result in results]
+        unsure = [self._is_unsure(result, recognition) for result in results]
         legible = [number for number, reading in enumerate(readings) if reading or unsure[number]]
         if not legible:
             return list(results)
@@ -131,8 +131,8 @@ class LabelReading:
             return lines
         return [replace(line, box=unturned(line.box, 180)) for line in turned]
 
-    def _is_unsure(self, result: RetrievalResult) -> bool:
-        if result.recognized is None or result.recognized >= SURE:
+    def _is_unsure(self, result: RetrievalResult, recognition: Recognition) -> bool:
+        if result.recognized is None or not recognition.is_unsure(result.candidates):
             return False
         return any(self.index.has_text(candidate.row) for candidate in result.candidates[:NEAREST])
 

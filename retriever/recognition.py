@@ -58,7 +58,10 @@ class Signs:
 APART = ("lead_w", "lead_k")
 """The signs that are 0 unless words were read or candidates verified, and are therefore fitted apart."""
 SURE = 0.75
-"""From this probability on, these would not change what an image is recognized as."""
+"""From this probability on, words and keypoints would not change what an image is recognized as."""
+REACH = 0.1
+"""From this lead on, neither would they if it counts as recognized without them: of 601 verified images, candidates
+changed places in 104, all with a lead below 0.07."""
 COMMON = Signs(lead_c=0.05, lead=0.05, lead_a=0.05, distance=4.0)
 """Values that are as common among right candidates as among wrong ones: they stand for signs without scores."""
 
@@ -131,7 +134,11 @@ class Recognition:
 
     def is_unsure(self, candidates: Sequence[Candidate]) -> bool:
         """Returns whether there is something to verify: words or keypoints could change the verdict."""
-        return bool(candidates) and self.probability(candidates) < SURE
+        signs = signs_of(candidates)
+        if signs is None:
+            return False
+        probability = self.of(signs)
+        return probability < self.threshold or (probability < SURE and signs.lead < REACH)
 
     def is_undecided(self, candidates: Sequence[Candidate]) -> bool:
         """Returns whether the lead of alignment, not known yet, decides if the best candidate counts."""
