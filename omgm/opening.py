@@ -177,20 +177,12 @@ def search_steps(
     within, words = index.manifest.inputs.image_use.within, profile.search.words_weight
     second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode, within=within, words=words)
     if recognition is not None and weights.lead_a:
-        second.align, second.is_undecided = _align(encoder), recognition.is_undecided
+        second.align, second.is_undecided = align_of(encoder), recognition.is_undecided
     return first, second
 
 
-def all_signs(retriever: Retriever[Index], encoder: DualEncoder) -> None:
-    """Lets a retriever compute all signs, which a fit may weigh."""
-    for step in retriever.steps:
-        if isinstance(step, EntitySearch):
-            step.second_network = True
-        if isinstance(step, FusionRerank):
-            step.align, step.is_undecided = _align(encoder), bool
-
-
-def _align(encoder: DualEncoder) -> Align | None:
+def align_of(encoder: DualEncoder) -> Align | None:
+    """Returns what lays images on others, if step 1's encoder does."""
     return encoder.align if isinstance(encoder, LocalEncoder) else None
 
 

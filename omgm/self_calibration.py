@@ -26,7 +26,7 @@ from indexes.live.following import FollowingIndex
 from indexes.progress import progress_bar
 from indexes.store.index import Index
 from indexes.store.manifest import RECOGNITION
-from omgm.opening import all_signs, recognition_key, search_steps
+from omgm.opening import align_of, recognition_key, search_steps
 from omgm.own_recognition import images_in, read_recognition, write_recognition
 from omgm.settings import Profile
 from retriever.borders import trim
@@ -38,6 +38,8 @@ from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.recognition import APART, SIGNS, Recognition, signs_of
+from retriever.step1_search import EntitySearch
+from retriever.step2_rerank import FusionRerank
 from retriever.types import Options, Query, RetrievalResult
 from training.augment import vary
 
@@ -229,3 +231,12 @@ def _fitted(trials: Sequence[Trial]) -> tuple[Recognition, list[Curve]]:
     everything, shift = fit(trials, AT, ridge=RIDGE), logit(AT) - boundary
     crops = max(AT, probability(logit(CROP) + shift))
     return replace(everything, bias=everything.bias + shift, crop_threshold=crops), curve
+
+
+def all_signs(retriever: Retriever[Index], encoder: DualEncoder) -> None:
+    """Lets a retriever compute all signs, which a fit may weigh."""
+    for step in retriever.steps:
+        if isinstance(step, EntitySearch):
+            step.second_network = True
+        if isinstance(step, FusionRerank):
+            step.align, step.is_undecided = align_of(encoder), bool

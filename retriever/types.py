@@ -173,9 +173,7 @@ class RetrievalFields:
     by_text: Annotated[bool, Field(description="Whether `entity` was recognized by `text`.")] = False
     reading: Annotated[Reading | None, Field(description=_READING)] = None
     searched: Annotated[str | None, Field(description=_SEARCHED)] = None
-    parts: Annotated[tuple[int, int] | None, Field(description="How many of the index's parts answered, and all.")] = (
-        None
-    )
+    parts: Annotated[tuple[int, int] | None, Field(description="Parts of the index that answered, and all.")] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ class PartAnswers:
 
     def _content(self, name: str, row: int) -> bytes | None:
         if name == "article":
-            return self._articles.line(row)
+            return bytes(self._articles.read(row, bytes))
         if name == "summary":
             return self.index.summary(row).encode()
         path = self.index.image_path(row)

@@ -307,19 +307,6 @@ class Index(ArticleStore):
                 raise ValueError(f"{self.folder / name}: {found}, but the manifest says {expected}; {REBUILD}")
 
 
-def open_articles(folder: Path) -> ArticleStore:
-    """Opens what the index in `folder` holds of its knowledge base, without what it searches by.
-
-    Raises:
-        ValueError: The index is incomplete or damaged, or has changes that are not in its files; the message says what
-            to do.
-    """
-    files = settled_files(folder)
-    manifest = read_manifest(files)
-    check_files(files, manifest, column_files(manifest), verify=False)
-    return ArticleStore(files, manifest.files["entities.jsonl"].sha256)
-
-
 def check_models(folder: Path, manifest: Manifest, options: OpenOptions) -> None:
     """Checks that an index was built with the models in `options`; raises errors like `Index.open`."""
     encoder, fusion = options.get("encoder"), options.get("fusion")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from omgm.indexing import Build, build
 from omgm.opening import open_retriever
 from omgm.part_server import part_app
 from omgm.profile import load_profile
+from omgm.served_app import build_app
 from retriever.pipeline import Retriever
 from retriever.types import EngineError, Query
 from tests.fakes.listening import free_port
@@ -210,3 +212,20 @@ def test_a_lost_part_is_named_and_comes_back(
             front.retrieve(asked)
         assert main(["ask", "--index", str(joined(urls)), "What is this?"]) == 2
         assert "error: no part of the index answers: http://127.0.0.1:" in capsys.readouterr().err
+
+
+def test_a_front_serves_the_parts(folder: Path) -> None:
+    with threads(folder / "in 2") as addresses:
+        app, editor = build_app(load_profile("embedded"), addresses, read_only=False)
+        assert isinstance(editor, str)
+        with listening(app) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+            image = BytesIO()
+            package(NAMES[0], 0).save(image, "PNG")
+            answer = client.post("/answer", files={"image": image.getvalue()}, data={"question": "How heavy is it?"})
+            body = answer.json()
+            assert (body["parts"], body["entity"]["id"], body["answer"]) == ([2, 2], "kb/0", "100 grams")
+            assert client.get(body["candidates"][1]["image"]).headers["content-type"] == "image/jpeg"
+            assert client.get("/entities", params={"id": "kb/3"}).json()["title"] == "Article 3"
+            refused = client.delete("/entities", params={"id": "kb/3"})
+            assert refused.status_code == 409 and "omgm index split" in refused.json()["error"]["message"]
+            assert "in the parts" in client.get("/health/ready").text
