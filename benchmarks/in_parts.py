@@ -1,0 +1,118 @@
+"""Serves a made-up index whole and in parts, each in a process, and measures what a part takes and what asking costs.
+
+    python -m benchmarks.in_parts --parts 1 2 4 --folder artifacts/bench-parts --out artifacts/parts.json
+
+`parts.json` has, per number of parts:
+
+- `split_s`, `split_peak_mb`: seconds and peak memory of the split of the whole index
+- `bytes`, `rss_mb`: of each part: its files, and the memory of its process beyond one of an index of two entities
+- `cpu_ms`, `ms_p50`: of the front's thread and in all, for a search for one query and the reading of 20 candidates,
+  each with article, thumbnail and tokens; `whole` has the same within one process
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.frame import Row, arguments, commit, write_report
+from benchmarks.made_up import ClusteredVectors, StandIn, articles, write_images
+from benchmarks.processes import Meter, server
+from benchmarks.scale import size_of
+from indexes.builder.build import build_index
+from indexes.builder.plan import BuildPlan
+from indexes.knowledge.article_source import KnowledgeArticles
+from indexes.knowledge.knowledge_base import KnowledgeBase
+from indexes.parts.index import PartedIndex, front_folder
+from indexes.parts.remote import Parts
+from indexes.parts.split import split_index
+from indexes.store.index import Index
+from omgm.commands.demo import omgm
+from retriever.files import write_lines
+
+_QUERIES = 100
+
+
+def write_index(folder: Path, entities: int, dimension: int) -> Path:
+    """Returns the folder of an index of made-up articles, with an image for each; builds it if it is not there."""
+    out, images = folder / "index", folder / "images"
+    if not (out / "manifest.json").exists():
+        write_images(images, [f"{number}.jpg" for number in range(entities)], 64, 100)
+        write_lines(folder / "kb.jsonl", articles(entities))
+        models = StandIn(ClusteredVectors(entities, dimension))
+        source = KnowledgeArticles(KnowledgeBase(kb=folder / "kb.jsonl", images=images))
+        of = {"summarizer": models, "encoder": models, "fusion": models}
+        build_index(BuildPlan(articles=source, out=out, batch_size=256, **of))
+    return out
+
+
+def ask(index: Index, queries: torch.Tensor) -> Iterator[tuple[float, float]]:
+    """Asks single queries; yields the milliseconds of each, and those of this thread's CPU time."""
+    for query in queries:
+        started, used = time.perf_counter(), time.thread_time()
+        rows = [row for row in index.search(query[None], 20)[1][0].tolist() if row >= 0]
+        index.gather([index.token_rows(row) for row in rows])
+        for row in rows:
+            index.entity(row)
+            path = index.image_path(row)
+            assert path is not None and path.read_bytes()
+        yield 1000 * (time.perf_counter() - started), 1000 * (time.thread_time() - used)
+
+
+def medians(index: Index, queries: torch.Tensor) -> Row:
+    """Returns the medians of `ask`."""
+    wall, cpu = zip(*ask(index, queries), strict=True)
+    return {"ms_p50": round(statistics.median(wall), 2), "cpu_ms": round(statistics.median(cpu), 2)}
+
+
+def resident(process: subprocess.Popen[bytes]) -> float:
+    """Returns the resident memory of a process in MB."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) * 1024 / 1e6
+
+
+def measure(parts: Sequence[Path], queries: torch.Tensor) -> Row:
+    """Serves parts, each in a process, and asks them."""
+    with ExitStack() as stack:
+        running = [stack.enter_context(server(*omgm("serve", "--index", part))) for part in parts]
+        remote = Parts([f"http://{host}:{port}" for _, (host, port) in running])
+        found = medians(PartedIndex(remote, front_folder(remote)), queries)
+        return found | {"rss_mb": [resident(process) for process, _ in running]}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--entities", type=int, default=22_000)
+    parser.add_argument("--dimension", type=int, default=1280)
+    parser.add_argument("--parts", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--folder", type=Path, required=True, help="where indexes go")
+    args = parser.parse_args(argv)
+    index = write_index(args.folder / "whole", args.entities, args.dimension)
+    [few] = split_index(write_index(args.folder / "few", 2, args.dimension), 1, args.folder / "one of few")
+    rows = np.sort(np.random.default_rng(1).permutation(args.entities)[:_QUERIES])
+    queries = torch.from_numpy(ClusteredVectors(args.entities, args.dimension).queries(rows))
+    whole = Index.open(index)
+    empty = statistics.median(measure([few], queries)["rss_mb"][0] for _ in range(3))
+    report: Row = {"commit": commit(), "entities": len(whole), "sections": whole.manifest.counts.sections}
+    report |= {"empty_rss_mb": empty, "whole": medians(whole, queries) | {"bytes": size_of(index)}}
+    for count in args.parts:
+        meter = Meter()
+        with meter.stage("split"):
+            parts = [*split_index(index, count, args.folder / f"in {count}")]
+        own = measure(parts, queries)
+        own |= {"bytes": [size_of(part) for part in parts], "rss_mb": [round(one - empty, 1) for one in own["rss_mb"]]}
+        report[str(count)] = own | {"split_s": meter.seconds["split"], "split_peak_mb": meter.peak_mb["split"]}
+        print(count, report[str(count)], file=sys.stderr)
+    write_report(args.out, report)
+
+
+if __name__ == "__main__":
+    main()
