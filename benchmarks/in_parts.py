@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -58,12 +58,13 @@ def ask(index: Index, queries: torch.Tensor) -> Iterator[tuple[float, float]]:
     """Asks single queries; yields the milliseconds of each, and those of this thread's CPU time."""
     for query in queries:
         started, used = time.perf_counter(), time.thread_time()
-        rows = [row for row in index.search(query[None], 20)[1][0].tolist() if row >= 0]
-        index.gather([index.token_rows(row) for row in rows])
-        for row in rows:
-            index.entity(row)
-            path = index.image_path(row)
-            assert path is not None and path.read_bytes()
+        with index.pinned() if isinstance(index, PartedIndex) else nullcontext():
+            rows = [row for row in index.search(query[None], 20)[1][0].tolist() if row >= 0]
+            index.gather([index.token_rows(row) for row in rows])
+            for row in rows:
+                index.entity(row)
+                path = index.image_path(row)
+                assert path is not None and path.read_bytes()
         yield 1000 * (time.perf_counter() - started), 1000 * (time.thread_time() - used)
 
 

@@ -32,4 +32,4 @@ def part_app(folder: Path) -> Starlette:
         except ValueError as error:
             return PlainTextResponse(str(error), 400)
 
-    return Starlette(routes=[Route("/health/live", live), Route("/{name}", answer, methods=["POST"])])
+    return Starlette(routes=[Route("/health/{kind}", live), Route("/{name}", answer, methods=["POST"])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -95,7 +96,7 @@ class PartedIndex(Index):
         self.token_store = TokenStore(codec, values, scales, device)
         self._pinned: ContextVar[View | None] = ContextVar("pinned", default=None)
         self._rows: weakref.WeakValueDictionary[int, _Row] = weakref.WeakValueDictionary()
-        self._recent = ImageCache(_KEPT)
+        self._recent, self._numbers = ImageCache(_KEPT), itertools.count()
 
     @classmethod
     def open_parts(cls, parts: Parts, folder: Path, **options: Unpack[OpenOptions]) -> PartedIndex:
@@ -288,12 +289,10 @@ class PartedIndex(Index):
         """Returns a file with a thumbnail; its time is always the same, as its content is."""
         if thumbnail is None:
             return None
-        with tempfile.NamedTemporaryFile(
-            dir=self.folder / THUMBNAILS, prefix=f"{row}-", suffix=".jpg", delete=False
-        ) as file:
-            file.write(thumbnail)
-        os.utime(file.name, (0, 0))
-        return Path(file.name)
+        path = self.folder / THUMBNAILS / f"{row}-{next(self._numbers)}.jpg"  # an old one may be about to be removed
+        path.write_bytes(thumbnail)
+        os.utime(path, (0, 0))
+        return path
 
     def _tokens(self, span: range) -> HostTokens:
         row, start = divmod(span.start, _SPREAD)
