@@ -17,21 +17,19 @@ from indexes.store.manifest import read_manifest
 from omgm import parts
 from omgm.kinds import kind_of
 from omgm.own_recognition import own_recognition
-from omgm.settings import Profile
+from omgm.settings import STEPS, Profile
+from omgm.steps import StepParts, build_steps
 from retriever.borders import RULE
 from retriever.image_cache import ImageCache
 from retriever.pipeline import Retriever
-from retriever.protocols import Align, DualEncoder, FusionEncoder, LocalEncoder, Step, TextReranker, VectorReranker
+from retriever.protocols import DualEncoder, FusionEncoder, TextReranker, VectorReranker
 from retriever.recognition import SIGNS, Recognition, Signs
-from retriever.step1_search import EntitySearch, part_scores
-from retriever.step2_rerank import FusionRerank
-from retriever.step3_sections import SectionRerank
 
 logger = logging.getLogger(__name__)
 
 
 def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int, tokens: str) -> str:
-    """Returns a hash of everything that determines the scores of steps 1 and 2, "images alone" for how step 2 compares.
+    """Returns a hash of everything that determines the scores of entities, "images alone" for how step 2 compares.
 
     Args:
         profile: The profile.
@@ -43,7 +41,8 @@ def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncode
     search = profile.search
     searched = [search.candidates, search.image_weight, image_keys, search.trim_borders]
     settings = [*searched, tokens, profile.fusion.score_mode, profile.fusion.alpha, "images alone"]
-    parts = [encoder.fingerprint, fusion.fingerprint, *settings]
+    others = [step.model_dump() for step in profile.steps if profile.steps != STEPS]
+    parts = [encoder.fingerprint, fusion.fingerprint, *settings, *others]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -87,7 +86,7 @@ def open_retriever(
     index: FollowingIndex | None = None,
     cache: ImageCache | None = None,
 ) -> Retriever[Index]:
-    """Opens an index for the three retrieval steps, with a profile's models or the given ones instead.
+    """Opens an index for retrieval, with a profile's models or the given ones instead.
 
     Args:
         profile: The profile.
@@ -115,25 +114,28 @@ def open_retriever(
     check_candidates(opened, profile.search.candidates)
     _warn_of_borders(profile, folder, opened)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
-    first, second = search_steps(profile, opened, encoder, fusion, recognition)
-    steps: list[Step] = [first, second, SectionRerank(reranker, opened, profile.sections.beta)]
-    pin = getattr(opened, "pinned", nullcontext)
-    encode_parts = encoder.encode_parts if isinstance(encoder, LocalEncoder) else None
-    propose = None if encode_parts is None else part_scores(encode_parts, opened)
-    trim = profile.search.trim_borders
-    kind = Retriever if front is None else front.retriever
-    retriever: Retriever[Index] = kind(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
     searches = {
         column.name: column.search(opened, columns[column.name])
         for column in columns_of(opened.manifest)
         if column.search is not None and column.name in columns
     }
     if labels := searches.get("image_text"):
-        first.by_text, retriever.refine, labels.weight = labels.add, labels.refine, profile.search.words_weight
+        labels.weight = profile.search.words_weight
         labels.encode = reranker.encode if isinstance(reranker, VectorReranker) else None
-    if recognition is not None and recognition.weights.lead_k:
-        second.verify, second.is_unsure = searches.get("keypoints"), recognition.is_unsure
-    retriever.mixed = kind_of("omgm.questions", "parts" if front else "texts")(retriever, steps[-1], profile.search.k)
+    steps = build_steps(StepParts(profile, opened, encoder, fusion, reranker, recognition, searches))
+    pin = getattr(opened, "pinned", nullcontext)
+    retriever: Retriever[Index] = (front.retriever if front else Retriever)(
+        steps,
+        opened,
+        recognition,
+        pin,
+        profile.search.trim_borders,
+        device=opened.device,
+        propose=getattr(steps[0], "propose", None),
+        refine=labels.refine if labels else None,
+    )
+    questions = kind_of("omgm.questions", "parts" if front else "texts")
+    retriever.mixed = questions(retriever, reranker, profile.sections.beta, profile.search.k)
     return retriever
 
 
@@ -166,24 +168,6 @@ def warn_of_pair(profile: Profile) -> None:
             fusion.score_mode,
             fusion.score_mode,
         )
-
-
-def search_steps(
-    profile: Profile, index: Index, encoder: DualEncoder, fusion: FusionEncoder, recognition: Recognition | None
-) -> tuple[EntitySearch, FusionRerank]:
-    """Returns the steps that find entities, with a profile's settings and the signs that `recognition` weighs."""
-    weights = Signs() if recognition is None else recognition.weights
-    first = EntitySearch(encoder, index, profile.search.k, second_network=weights.lead_p != 0)
-    within, words = index.manifest.inputs.image_use.within, profile.search.words_weight
-    second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode, within=within, words=words)
-    if recognition is not None and weights.lead_a:
-        second.align, second.is_undecided = align_of(encoder), recognition.is_undecided
-    return first, second
-
-
-def align_of(encoder: DualEncoder) -> Align | None:
-    """Returns what lays images on others, if step 1's encoder does."""
-    return encoder.align if isinstance(encoder, LocalEncoder) else None
 
 
 def _build_reranker(profile: Profile, folder: Path) -> TextReranker:

@@ -74,7 +74,7 @@ def build_columns(profile: Profile, names: Container[str] | None = None) -> dict
 
 
 def _sections(name: str) -> SectionKind:
-    kind = kind_of("omgm.steps", name)
+    kind = kind_of("omgm.rerankers", name)
     if not isinstance(kind, SectionKind):
         raise ValueError(f"sections.kind: {name!r}: expected an omgm.kinds.SectionKind, got {type(kind).__name__}")
     return kind

@@ -26,9 +26,11 @@ from indexes.live.following import FollowingIndex
 from indexes.progress import progress_bar
 from indexes.store.index import Index
 from indexes.store.manifest import RECOGNITION
-from omgm.opening import align_of, recognition_key, search_steps
+from omgm.kinds.steps import all_signs, fusion_step, search_step
+from omgm.opening import recognition_key
 from omgm.own_recognition import images_in, read_recognition, write_recognition
-from omgm.settings import Profile
+from omgm.settings import STEPS, Profile
+from omgm.steps import StepParts
 from retriever.borders import trim
 from retriever.image_cache import ImageCache, set_content
 from retriever.images import load_image
@@ -36,10 +38,8 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
-from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, Step
 from retriever.recognition import APART, SIGNS, Recognition, signs_of
-from retriever.step1_search import EntitySearch
-from retriever.step2_rerank import FusionRerank
 from retriever.types import Options, Query, RetrievalResult
 from training.augment import vary
 
@@ -75,8 +75,10 @@ class Curve(NamedTuple):
 def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualEncoder, fusion: FusionEncoder) -> None:
     """Writes `recognition.json` into an index's folder, unless it is there and belongs to this content.
 
-    Nothing is written for fewer than `FEWEST` entities with an image.
+    Nothing is written for fewer than `FEWEST` entities with an image, or for a profile with other steps.
     """
+    if profile.steps != STEPS:
+        return
     inputs = index.manifest.inputs
     made_for = {
         "fitted_to": recognition_key(profile, encoder, fusion, inputs.image_keys, inputs.tokens),
@@ -93,7 +95,8 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
     shown = [row for row in _rows(index) if index.image_path(row) is not None][:MOST]
     if len(shown) < FEWEST:
         return
-    steps = search_steps(profile, index, encoder, fusion, None)
+    step_parts = StepParts(profile, index, encoder, fusion)
+    steps: list[Step] = [search_step(step_parts), fusion_step(step_parts)]
     retriever = Retriever(steps, index, trim_borders=profile.search.trim_borders, device=index.device)
     all_signs(retriever, encoder)
     bars = progress_bar(total=len(shown), desc="calibrate", unit="image")
@@ -231,12 +234,3 @@ def _fitted(trials: Sequence[Trial]) -> tuple[Recognition, list[Curve]]:
     everything, shift = fit(trials, AT, ridge=RIDGE), logit(AT) - boundary
     crops = max(AT, probability(logit(CROP) + shift))
     return replace(everything, bias=everything.bias + shift, crop_threshold=crops), curve
-
-
-def all_signs(retriever: Retriever[Index], encoder: DualEncoder) -> None:
-    """Lets a retriever compute all signs, which a fit may weigh."""
-    for step in retriever.steps:
-        if isinstance(step, EntitySearch):
-            step.second_network = True
-        if isinstance(step, FusionRerank):
-            step.align, step.is_undecided = align_of(encoder), bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator
 
 from omgm.kinds import known_in
 from retriever.token_codec import TokenCodec
@@ -174,7 +174,7 @@ class SectionsSettings(_Table):
         beta: Weight of step 2, 0 to 1: a section scores `beta * sim_m + (1 - beta) * sim_t`.
     """
 
-    kind: Annotated[str, known_in("omgm.steps")] = "bm25"
+    kind: Annotated[str, known_in("omgm.rerankers")] = "bm25"
     model: str = ""
     max_tokens: int = Field(default=1024, ge=16)
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -333,6 +333,25 @@ class AgentSettings(_Table):
     prompts: Literal["", "paper", "own"] = ""
 
 
+class StepSettings(BaseModel):
+    """A step of retrieval: its kind, and the settings that this kind has, if any.
+
+    Attributes:
+        kind: `search`, `fusion`, `sections`, or a kind of another package.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    kind: Annotated[str, known_in("omgm.steps")]
+
+
+def _as_step(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+STEPS = tuple(StepSettings(kind=kind) for kind in ("search", "fusion", "sections"))
+"""Steps 1 to 3."""
+
+
 class Profile(_Table):
     """The model of every step and its settings.
 
@@ -342,6 +361,7 @@ class Profile(_Table):
         dtype: `float32`, `bfloat16`, `float16`, or `auto`: `bfloat16` on a GPU, on a CPU with AMX and on an AMD CPU
             with AVX512-BF16, else `float32`.
         cuda_graphs: Whether the models run as CUDA graphs on a GPU.
+        steps: The steps in order; one with settings of its own is a table: `{kind = "sections", entities = 5}`.
     """
 
     name: str
@@ -359,6 +379,7 @@ class Profile(_Table):
     regions: RegionSettings = RegionSettings()
     agents: AgentSettings = AgentSettings()
     serving: ServingSettings = ServingSettings()
+    steps: tuple[Annotated[StepSettings, BeforeValidator(_as_step)], ...] = Field(default=STEPS, min_length=1)
     _options: str = PrivateAttr("")
 
     @property

@@ -27,11 +27,15 @@ class EntitySearch:
             the index in the same call, so it is for those who weigh it.
         by_text: Adds what is found by the text on an image (`retriever.label_reading`).
 
+    Attributes:
+        propose: Says which parts of an image to search if it is not recognized (`retriever.crops`), if known.
+
     Raises:
         ValueError: `k` is below 1.
     """
 
     name = "step1"
+    propose: Propose | None = None
 
     def __init__(
         self,

@@ -142,10 +142,9 @@ def _calibrate(args: argparse.Namespace) -> None:
     from evaluation.recognition import CROP, Trial, collect, fit
     from evaluation.recognition_report import report, with_apart
     from indexes.progress import progress_bar
-    from omgm.opening import open_retriever, recognition_key
+    from omgm.opening import all_signs, open_retriever, recognition_key
     from omgm.parts import build_encoder, build_fusion
     from omgm.profile import parse_overrides, write_profile
-    from omgm.self_calibration import all_signs
     from retriever.image_cache import ImageCache
     from retriever.recognition import APART, Signs
     from retriever.step2_rerank import FusionRerank

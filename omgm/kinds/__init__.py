@@ -3,7 +3,7 @@
 They are imported when a profile names them, so that one model needs the code of no other. A package adds a kind by an
 entry point in the group of the setting:
 
-    [project.entry-points."omgm.steps"]
+    [project.entry-points."omgm.rerankers"]
     longest = "longest_section:LONGEST"
 
 `--set sections.kind=longest` then takes it.
@@ -24,6 +24,11 @@ _OURS = {
     "omgm.encoders": {"clip": "omgm.kinds.encoders:clip"},
     "omgm.fusions": {"qformer": "omgm.kinds.encoders:qformer"},
     "omgm.steps": {
+        "search": "omgm.kinds.steps:search_step",
+        "fusion": "omgm.kinds.steps:fusion_step",
+        "sections": "omgm.kinds.steps:sections_step",
+    },
+    "omgm.rerankers": {
         "bm25": "omgm.kinds.sections:BM25_ALONE",
         "hybrid": "omgm.kinds.sections:HYBRID",
         "cross_encoder": "omgm.kinds.sections:CROSS_ENCODER",
@@ -38,11 +43,11 @@ _OURS = {
 }
 """This project's kinds by their groups and names.
 
-`omgm.encoders` and `omgm.fusions` are functions of a profile and an image cache or `None`, `omgm.steps` are
-`SectionKind`, `omgm.summarizers` functions of a profile, `omgm.generators` functions of a profile and whether to run
-in a process of their own, `omgm.guards` what a generator is behind, `omgm.questions` what a retriever calls for those
-without an image, `omgm.indexes` what opens an index at the addresses of its parts, and `omgm.builders` what
-`OMGM.build` calls.
+`omgm.steps` are functions of `StepParts` and their own settings, `omgm.encoders` and `omgm.fusions` of a profile and an
+image cache or `None`, `omgm.rerankers` are `SectionKind`, `omgm.summarizers` functions of a profile, `omgm.generators`
+functions of a profile and whether to run in a process of their own, `omgm.guards` what a generator is behind,
+`omgm.questions` what a retriever calls for those without an image, `omgm.indexes` what opens an index at the addresses
+of its parts, and `omgm.builders` what `OMGM.build` calls.
 """
 
 

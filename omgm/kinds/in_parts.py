@@ -15,6 +15,7 @@ from indexes.parts.searches import PartedSections, PartedText
 from indexes.store.index import Index, OpenOptions
 from retriever.mixed import MixedRetrieval
 from retriever.pipeline import Retriever
+from retriever.protocols import TextReranker
 from retriever.step3_sections import SectionRerank
 from retriever.types import Query, RetrievalResult
 
@@ -70,7 +71,8 @@ class PartedRetriever(Retriever[Index]):
         raise AssertionError
 
 
-def mixed_retrieval(retriever: Retriever[Index], last: SectionRerank, k: int) -> MixedRetrieval:
+def mixed_retrieval(retriever: Retriever[Index], reranker: TextReranker, beta: float, k: int) -> MixedRetrieval:
     """Returns the retrieval for batches with questions without an image; see `omgm.kinds.texts`."""
     assert isinstance(retriever.index, PartedIndex)
+    last = SectionRerank(reranker, retriever.index, beta)
     return MixedRetrieval(retriever, PartedSections(retriever.index), last, k)

@@ -36,7 +36,7 @@ def default_of(field: FieldInfo) -> str:
 
 
 def _number(value: object) -> str:
-    text = json.dumps(value)
+    text = json.dumps(value, default=lambda step: step.kind)
     return text if isinstance(value, int | float) and not isinstance(value, bool) else f"`{text}`"
 
 

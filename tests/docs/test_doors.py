@@ -12,11 +12,11 @@ from tests.docs.test_layers import LEVEL, imports
 from tests.paths import ROOT
 
 DOORS = {
-    "serving/app.py": 6_775,
-    "training/reranker/train.py": 11_660,
+    "serving/app.py": 6_772,
+    "training/reranker/train.py": 11_590,
     "evaluation/run.py": 4_885,
     "indexes/builder/build.py": 10_345,
-    "omgm/api.py": 12_470,
+    "omgm/api.py": 11_700,
 }
 """The most lines that a file may pull in, itself included. A bar only goes down.
 """

@@ -82,7 +82,7 @@ class Twice:
 
 TWICE = PolicyKind(lambda conditions: Twice(PROMPT))
 '''
-STEP = '''
+RERANKER = '''
 """Prefers the section whose text is the shortest, whatever the question."""
 
 import numpy as np
@@ -96,6 +96,31 @@ class Shortest:
 
 
 SHORTEST = SectionKind(lambda profile: Shortest())
+'''
+STEP = '''
+"""Prefers entities whose title has a word."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+
+class Titled:
+    name = "titled"
+
+    def __init__(self, index, word, most):
+        self.index, self.word, self.most = index, word, most
+
+    def start(self, queries):
+        return lambda candidates: [self._ordered(ranked) for ranked in candidates]
+
+    def _ordered(self, ranked):
+        first = ranked[: self.most]
+        return [*sorted(first, key=lambda one: self.word not in self.index.entity(one.row).title), *ranked[self.most :]]
+
+
+def titled(parts, word: str, most: Annotated[int, Field(ge=1)] = 20):
+    return Titled(parts.index, word, most)
 '''
 GENERATOR = '''
 """Answers with the title of the best entity, in capital letters."""
@@ -202,7 +227,7 @@ def test_a_policy(examples: Path, install: Install, tmp_path: Path, capsys: pyte
 
 
 def test_a_model_for_step_3(examples: Path, install: Install, capsys: pytest.CaptureFixture[str]) -> None:
-    install("shortest", STEP, "omgm.steps", "shortest = shortest:SHORTEST")
+    install("shortest", RERANKER, "omgm.rerankers", "shortest = shortest:SHORTEST")
     settings = {"sections.kind": "shortest", "sections.beta": 0}
     with OMGM.open(examples / "index", settings=settings) as omgm:
         [result] = omgm.retrieve([(examples / "photo.jpg", "What is its capital?")])
@@ -214,6 +239,32 @@ def test_a_model_for_step_3(examples: Path, install: Install, capsys: pytest.Cap
     error = " ".join(capsys.readouterr().err.split())
     assert "sections.kind" in error
     assert "'longest' is unknown; known are bm25, hybrid, cross_encoder, flag, shortest" in error
+
+
+def test_a_step(examples: Path, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A list of steps in a profile, with settings of their own, in Python, at the command line and in an evaluation."""
+    install("titles", STEP, "omgm.steps", "titled = titles:titled")
+    profile = tmp_path / "titled.toml"
+    step = '[[steps]]\nkind = "titled"\nword = "Kenya"\n'
+    others = "".join(f'[[steps]]\nkind = "{kind}"\n' for kind in ("search", "fusion"))
+    profile.write_text(f'extends = "embedded"\n{others}{step}[[steps]]\nkind = "sections"\n')
+    with OMGM.open(examples / "index", profile=str(profile)) as omgm:
+        assert [type(step).__name__ for step in omgm.retriever.steps][2] == "Titled"
+        [result] = omgm.retrieve([(examples / "photo.jpg", "What is its capital?")])
+        assert "Kenya" in omgm.index.entity(result.candidates[0].row).title and result.recognized is None
+    question = ("ask", "--index", examples / "index", examples / "photo.jpg", "What is its capital?")
+    answer = printed(capsys, *question, "--profile", profile)
+    assert "Kenya" in answer["evidence"]["entity_title"] and "titled" in answer["timings_ms"]
+    (tmp_path / "q.jsonl").write_text('{"image": "jp_0", "question": "What is its capital?", "answers": ["Tokyo"]}\n')
+    questions = ("--dataset", "plain", "--queries", tmp_path / "q.jsonl", "--query-images", examples / "queries")
+    out = ("--profile", profile, "--out", tmp_path / "out")
+    assert "titled" in printed(capsys, "evaluate", "--index", examples / "index", *questions, *out)
+    listed = '--set=steps=["search", {kind = "titled", word = "Japan", most = 0}]'
+    assert main([*map(str, question), listed]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "profile embedded: steps.1 (titled): most: Input should be greater than or equal to 1" in error
+    assert main([*map(str, question), '--set=steps=["search", "title"]']) == 2
+    assert "'title' is unknown; known are search, fusion, sections, titled" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_generator(examples: Path, install: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -174,6 +174,25 @@ def test_step_3_works_without_step_2(index: Index) -> None:
     assert [s.score for s in best.sections] == [s.sim_t for s in best.sections]
 
 
+@pytest.mark.parametrize(("entities", "weight"), [(2, 0.25), (3, 1.0), (9, 0.0)])
+def test_several_entities_compete_with_their_sections(index: Index, entities: int, weight: float) -> None:
+    """Each scores a mean of its score and its best section's; without sections, the lowest of them; the rest stays."""
+    first, second = EntitySearch(FakeEncoder(), index, k=4), FusionRerank(FakeFusion(), index, alpha=0.5)
+    before = {c.row: c.score for c in Retriever([first, second], index).retrieve([FRANCE])[0].candidates}
+    third = SectionRerank(BM25(), index, 0.5, entities, weight)
+    [found] = Retriever([first, second, third], index).retrieve([FRANCE])
+    rows = [*before][:entities]
+    best = {c.row: c.sections[0].score for c in found.candidates if c.row in rows and c.sections}
+    lowest = min(score for score in best.values() if score is not None)
+    scores = {row: weight * before[row] + (1 - weight) * (best.get(row) or lowest) for row in rows}
+    expected = sorted(rows, key=lambda row: -scores[row])
+    assert [c.row for c in found.candidates] == [*expected, *[*before][entities:]]
+    assert [c.score for c in found.candidates[:entities]] == pytest.approx([scores[row] for row in expected])
+    assert all(s.sim_t is not None for c in found.candidates[:entities] for s in c.sections)
+    shown = [c.score for c in found.candidates]
+    assert shown == sorted(shown, reverse=True)
+
+
 def test_equal_scores_keep_their_order(index: Index) -> None:
     row = next(row for row in range(len(index)) if index.entity(row).title == "France")
     step = FusionRerank(FakeFusion(), index, alpha=0.5)

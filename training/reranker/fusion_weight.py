@@ -10,8 +10,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from retriever.fusion import choose_weight, fuse
 from retriever.protocols import TextReranker
+from retriever.section_scores import rescore_sections
 from retriever.step2_rerank import rank_candidates
-from retriever.step3_sections import rescore_sections
 from retriever.types import Candidate
 from training.reranker.samples import SampleSet
 
