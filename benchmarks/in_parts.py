@@ -5,7 +5,7 @@
 `parts.json` has, per number of parts:
 
 - `split_s`, `split_peak_mb`: seconds and peak memory of the split of the whole index
-- `bytes`, `rss_mb`: of each part: its files, and the memory of its process beyond one of an index of two entities
+- `bytes`, `mapped_mb`, `rss_mb`: of each part: its files, how much of them is in memory, and all memory of its process
 - `cpu_ms`, `ms_p50`: of the front's thread and in all, for a search for one query and the reading of 20 candidates,
   each with article, thumbnail and tokens; `whole` has the same within one process
 """
@@ -19,13 +19,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks.frame import Row, arguments, commit, write_report
 from benchmarks.made_up import ClusteredVectors, StandIn, articles, write_images
-from benchmarks.processes import Meter, server
+from benchmarks.processes import Meter, peak_memory, server
 from benchmarks.scale import size_of
 from indexes.builder.build import build_index
 from indexes.builder.plan import BuildPlan
@@ -49,7 +50,7 @@ def write_index(folder: Path, entities: int, dimension: int) -> Path:
         write_lines(folder / "kb.jsonl", articles(entities))
         models = StandIn(ClusteredVectors(entities, dimension))
         source = KnowledgeArticles(KnowledgeBase(kb=folder / "kb.jsonl", images=images))
-        of = {"summarizer": models, "encoder": models, "fusion": models}
+        of: dict[str, Any] = {"summarizer": models, "encoder": models, "fusion": models}
         build_index(BuildPlan(articles=source, out=out, batch_size=256, **of))
     return out
 
@@ -59,7 +60,7 @@ def ask(index: Index, queries: torch.Tensor) -> Iterator[tuple[float, float]]:
     for query in queries:
         started, used = time.perf_counter(), time.thread_time()
         with index.pinned() if isinstance(index, PartedIndex) else nullcontext():
-            rows = [row for row in index.search(query[None], 20)[1][0].tolist() if row >= 0]
+            rows = index.search(query[None], 20)[1][0].tolist()
             index.gather([index.token_rows(row) for row in rows])
             for row in rows:
                 index.entity(row)
@@ -74,10 +75,15 @@ def medians(index: Index, queries: torch.Tensor) -> Row:
     return {"ms_p50": round(statistics.median(wall), 2), "cpu_ms": round(statistics.median(cpu), 2)}
 
 
-def resident(process: subprocess.Popen[bytes]) -> float:
-    """Returns the resident memory of a process in MB."""
-    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) * 1024 / 1e6
+def resident(process: subprocess.Popen[bytes], folder: Path) -> float:
+    """Returns the resident memory of a process in MB that files of a folder are mapped to."""
+    total, counts = 0, False
+    for line in Path(f"/proc/{process.pid}/smaps").read_text().splitlines():
+        if not line[0].isupper():  # the beginning of a mapping, with its path
+            counts = str(folder.resolve()) in line
+        elif counts and line.startswith("Rss:"):
+            total += int(line.split()[1])
+    return round(total * 1024 / 1e6, 2)
 
 
 def measure(parts: Sequence[Path], queries: torch.Tensor) -> Row:
@@ -86,7 +92,8 @@ def measure(parts: Sequence[Path], queries: torch.Tensor) -> Row:
         running = [stack.enter_context(server(*omgm("serve", "--index", part))) for part in parts]
         remote = Parts([f"http://{host}:{port}" for _, (host, port) in running])
         found = medians(PartedIndex(remote, front_folder(remote)), queries)
-        return found | {"rss_mb": [resident(process) for process, _ in running]}
+        memory = [resident(process, part) for (process, _), part in zip(running, parts, strict=True)]
+        return found | {"mapped_mb": memory, "rss_mb": [peak_memory(process.pid) for process, _ in running]}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -97,19 +104,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where indexes go")
     args = parser.parse_args(argv)
     index = write_index(args.folder / "whole", args.entities, args.dimension)
-    [few] = split_index(write_index(args.folder / "few", 2, args.dimension), 1, args.folder / "one of few")
     rows = np.sort(np.random.default_rng(1).permutation(args.entities)[:_QUERIES])
     queries = torch.from_numpy(ClusteredVectors(args.entities, args.dimension).queries(rows))
     whole = Index.open(index)
-    empty = statistics.median(measure([few], queries)["rss_mb"][0] for _ in range(3))
     report: Row = {"commit": commit(), "entities": len(whole), "sections": whole.manifest.counts.sections}
-    report |= {"empty_rss_mb": empty, "whole": medians(whole, queries) | {"bytes": size_of(index)}}
+    report |= {"whole": medians(whole, queries) | {"bytes": size_of(index)}}
     for count in args.parts:
         meter = Meter()
         with meter.stage("split"):
             parts = [*split_index(index, count, args.folder / f"in {count}")]
-        own = measure(parts, queries)
-        own |= {"bytes": [size_of(part) for part in parts], "rss_mb": [round(one - empty, 1) for one in own["rss_mb"]]}
+        own = measure(parts, queries) | {"bytes": [size_of(part) for part in parts]}
         report[str(count)] = own | {"split_s": meter.seconds["split"], "split_peak_mb": meter.peak_mb["split"]}
         print(count, report[str(count)], file=sys.stderr)
     write_report(args.out, report)
