@@ -50,8 +50,8 @@ def split_index(source: Path, parts: int, out: Path) -> Iterator[Path]:
         manifest = read_manifest(folders[0])
     if manifest.search is not None and find_engine(manifest.search.kind):
         raise ValueError(
-            f"{source}: its keys are in {manifest.search.kind}, so its parts would have none; rebuild its entity index "
-            "with --set search.kind=auto, which keeps everything else"
+            f"{source}: its keys are in {manifest.search.kind}, so its parts would have none; run `omgm build-index` "
+            "again with --set search.kind=auto, which keeps everything else"
         )
     old = StoredRows([Index.open(folder) for folder in folders], positions, manifest)
     report = {name: part for name, part in read_report(folders[0]).items() if name not in PROBLEMS}
