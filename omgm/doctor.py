@@ -27,6 +27,7 @@ from omgm.machine import (
     memory,
     memory_finding,
     nvidia_driver,
+    package_findings,
     python_finding,
     torch_findings,
     torchvision_finding,
@@ -67,7 +68,7 @@ def examine(
     findings = [python_finding(), *torch_findings(gpus, nvidia_driver()), memory_finding()]
     findings += disk_findings({"working folder": Path.cwd(), "model cache": cache})
     findings += [faiss_finding("faiss-gpu" if "faiss-gpu" in needed else "cpu"), *_search_findings(profile, gpus)]
-    findings += [torchvision_finding(), *extra_findings(needed)]
+    findings += [torchvision_finding(), *extra_findings(needed), *package_findings()]
     for path in sorted(CONFIGS.glob("*.toml")):
         findings.append(_config_finding(path.stem, gpus))
     findings.append(_fit_finding(profile, gpus))

@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 
 from omgm.downloads.weights import free_bytes
 from omgm.pytorch import INDEX
+from retriever.entry_points import every
 from retriever.wording import gigabytes
 
 PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
@@ -200,6 +201,16 @@ def extra_findings(needed: Mapping[str, str]) -> list[Finding]:
         fix = INSTALL.format(f"omgm[{extra}]") if status != "ok" else ""
         findings.append(Finding(f"extra {extra}", status, f"{found}; {problem}" if problem else found, fix))
     return findings
+
+
+def package_findings() -> list[Finding]:
+    """Lists what other packages add by entry points: steps, models, readers, data sets and the like."""
+    names: dict[str, list[str]] = {}
+    for group in sorted(group for group in every().groups if group.startswith("omgm.")):
+        for point in every().select(group=group):
+            if point.dist is not None and point.dist.name != "omgm":
+                names.setdefault(f"package {point.dist.name}", []).append(f"{group} {point.name}")
+    return [Finding(package, "ok", f"adds {', '.join(added)}") for package, added in sorted(names.items())]
 
 
 def faiss_finding(extra: Literal["cpu", "faiss-gpu"] = "cpu") -> Finding:

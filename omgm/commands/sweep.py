@@ -142,7 +142,8 @@ def _calibrate(args: argparse.Namespace) -> None:
     from evaluation.recognition import CROP, Trial, collect, fit
     from evaluation.recognition_report import report, with_apart
     from indexes.progress import progress_bar
-    from omgm.opening import all_signs, open_retriever, recognition_key
+    from omgm.kinds.steps import all_signs
+    from omgm.opening import open_retriever, recognition_key
     from omgm.parts import build_encoder, build_fusion
     from omgm.profile import parse_overrides, write_profile
     from retriever.image_cache import ImageCache
@@ -155,7 +156,9 @@ def _calibrate(args: argparse.Namespace) -> None:
     check_known(retriever.index, questions)
     retriever.recognition = None  # whole images only
     all_signs(retriever, encoder)
-    second = next(step for step in retriever.steps if isinstance(step, FusionRerank))
+    second = next((step for step in retriever.steps if isinstance(step, FusionRerank)), None)
+    if second is None:
+        raise ValueError(f"profile {profile.name}: steps: --recognition needs the step \"fusion\"")
     verify, second.verify = second.verify, None
     seen = read_images((one.image_id for one in questions), images)
     contents = seen.names()  # copies belong to the same half of the data

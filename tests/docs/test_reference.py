@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from operator import attrgetter
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -33,7 +34,8 @@ def default_of(field: FieldInfo) -> str:
         return "required"
     if field.default in ("", None):
         return "none"
-    return field.default if isinstance(field.default, str) else json.dumps(field.default)
+    step = attrgetter("kind")
+    return field.default if isinstance(field.default, str) else json.dumps(field.default, default=step)
 
 
 def documented(page: str) -> dict[str, str]:
