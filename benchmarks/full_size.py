@@ -35,7 +35,7 @@ from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_layers import QFormerConfig
 from retriever.models.text_tokenizer import TextTokenizer
-from retriever.types import Entity, FloatArray, IntArray, Query, Section, StoredTokens
+from retriever.types import Entity, Filter, FloatArray, IntArray, Query, Section, StoredTokens
 from training.tokenizer import train_tokenizer
 
 
@@ -121,7 +121,7 @@ class SyntheticIndex:
         """Number of entities."""
         return self._entities
 
-    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
         """Returns scores and rows, best first."""
         return self.search_on_device.search(vectors, k)
 

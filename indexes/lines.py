@@ -90,6 +90,8 @@ def to_row(entity: Entity) -> dict[str, Any]:
     """Returns an entity as a row of `entities.jsonl`."""
     sections = [{"title": one.title, "text": one.text, "index": one.index} for one in entity.sections]
     others: dict[str, Any] = {"names": list(entity.names)} if entity.names else {}
+    if entity.fields:
+        others["fields"] = [list(pair) for pair in entity.fields]
     if entity.source:
         others["source"] = entity.source
     return {
@@ -107,4 +109,5 @@ def from_row(row: dict[str, Any]) -> Entity:
     """Returns the entity that `to_row` wrote."""
     sections = tuple(Section(**section) for section in row["sections"])
     images = tuple(ArticleImage(**image) for image in row["images"])
-    return Entity(**row | {"sections": sections, "images": images, "names": tuple(row.get("names", ()))})
+    listed = {"names": tuple(row.get("names", ())), "fields": tuple(map(tuple, row.get("fields", ())))}
+    return Entity(**row | {"sections": sections, "images": images, **listed})

@@ -21,6 +21,7 @@ from omgm.results import Answer, Retrieval
 from omgm.search_params import SearchParams
 from omgm.settings import Profile
 from retriever.asking import Generator
+from retriever.filters import Values, options_of, scoped
 from retriever.images import ImageInput, load_image
 from retriever.malloc import give_back_memory
 from retriever.pipeline import Retriever
@@ -98,6 +99,7 @@ class OMGM:
         images: str | Path | None = None,
         kb_format: str | None = None,
         names: Mapping[str, str] | None = None,
+        fields: Sequence[str] = (),
         max_bad: float = MAX_BAD,
         name: str | None = None,
         overwrite: bool = False,
@@ -120,6 +122,7 @@ class OMGM:
             images: The folder with the knowledge base's images; by default those in it or next to it.
             kb_format: The knowledge base's format; guessed by default.
             names: The knowledge base's names of entity fields, such as `{"title": "display_name"}`.
+            fields: The knowledge base's fields that searches can be limited by, such as `["category"]`.
             max_bad: Share of bad entries, in 0..1, above which the build fails; up to that they are skipped.
             name: The index's name; by default the knowledge base's file name.
             overwrite: Whether to replace an index that was built from something else.
@@ -144,7 +147,7 @@ class OMGM:
             out=Path(out),
             images=None if images is None else Path(images),
             kb_format=kb_format,
-            names=names,
+            names={**(names or {}), "fields": "\n".join(fields)} if fields else names,
             max_bad=max_bad,
             name=name,
             overwrite=overwrite,
@@ -165,22 +168,23 @@ class OMGM:
         Args:
             image: A path, bytes, a PIL image, or an array [H, W] or [H, W, 3 or 4] of uint8; `None` without one.
             question: The question.
-            **options: `k`, `alpha` and `beta`, see `omgm.search_params.SearchParams`.
+            **options: `k`, `alpha`, `beta` and `filter`, see `omgm.search_params.SearchParams`.
 
         Raises:
             ValueError: The image is unreadable, the question is empty, or an option is out of range.
             ChatError: The generator's server failed.
         """
-        [retrieval] = self._retrieve([_query(image, question, Options(**options))])
+        [retrieval] = self._retrieve([_query(image, question, options_of(self.index, **options))])
         return _refer(self._loop.submit(self._answer(retrieval)).result(), image)
 
     async def ask_async(self, image: ImageInput | None, question: str, **options: Unpack[SearchParams]) -> Answer:
         """Answers a question without blocking the caller's event loop; see `ask`."""
-        query = await asyncio.to_thread(_query, image, question, Options(**options))
+        query = await asyncio.to_thread(_query, image, question, options_of(self.index, **options))
         return _refer((await self._answered(query))[1], image)
 
     async def retrieve_query(self, query: Query) -> RetrievalResult:
         """Runs the retrieval steps for one query."""
+        query = replace(query, options=scoped(query.options))
         [result] = await asyncio.to_thread(self.retriever.retrieve, [query])
         return result
 
@@ -208,7 +212,7 @@ class OMGM:
         """
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        given = Options(**options)
+        given = options_of(self.index, **options)
         found: list[Retrieval] = []
         queries: list[Query] = []
         images: list[ImageInput | None] = []
@@ -234,17 +238,21 @@ class OMGM:
         """Retrieves for many pairs of image and question without blocking the event loop; see `retrieve`."""
         return await asyncio.to_thread(self.retrieve, pairs, batch_size=batch_size, **options)
 
-    def nearest(self, image: ImageInput, *, k: int | None = None) -> tuple[RankedEntity, ...]:
+    def nearest(
+        self, image: ImageInput, *, k: int | None = None, filter: Values | None = None
+    ) -> tuple[RankedEntity, ...]:
         """Finds the entities most similar to an image with step 1 alone, best first.
 
         Args:
             image: As in `ask`. It is compared with the index's search keys (`search.candidates`), by default summaries.
             k: Number of entities, instead of the profile's.
+            filter: As in `ask`.
 
         Raises:
             ValueError: The image is unreadable, or `k` is out of range.
         """
-        [retrieval] = self._retrieve([Query(load_image(image), "", options=Options(k))], steps=1)
+        options = options_of(self.index, filter, k=k)
+        [retrieval] = self._retrieve([Query(load_image(image), "", options=options)], steps=1)
         return retrieval.candidates
 
     def close(self) -> None:

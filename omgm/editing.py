@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from indexes.fields import FieldsModel
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.store.columns import ColumnModel
@@ -72,4 +73,6 @@ def columns_for(profile: Profile, folder: Path) -> dict[str, ColumnModel]:
     Raises:
         ValueError: The index is missing or damaged, or a model is.
     """
-    return parts.build_columns(profile, read_manifest(current_files(folder)).inputs.columns)
+    stored = read_manifest(current_files(folder)).inputs.columns
+    models = parts.build_columns(profile, stored)
+    return models | ({"fields": FieldsModel(*stored["fields"].splitlines())} if "fields" in stored else {})

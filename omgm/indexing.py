@@ -15,9 +15,10 @@ from indexes.builder.estimate import SAMPLE, Estimate, estimate_build
 from indexes.builder.given_vectors import GivenVectors
 from indexes.builder.plan import BuildPlan, IndexDesign
 from indexes.builder.report import encoder_warning, read_report
+from indexes.fields import FieldsModel
 from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase, guess_format
-from indexes.knowledge.selection import ONLY, SKIP
+from indexes.knowledge.selection import FIELDS, ONLY, SKIP
 from indexes.knowledge.sources import given_images
 from indexes.knowledge.understanding.fields import GUESSES
 from indexes.labeled_images import ImageTable, LabeledImage
@@ -98,7 +99,7 @@ class Build:
         """
         if not self.kb.exists():
             raise ValueError(f"kb: {self.kb} does not exist")
-        if unknown := sorted((self.names or {}).keys() - GUESSES.keys() - {ONLY, SKIP}):
+        if unknown := sorted((self.names or {}).keys() - GUESSES.keys() - {ONLY, SKIP, FIELDS}):
             raise ValueError(f"names: unknown field {unknown[0]!r}; fields are {', '.join(GUESSES)}")
         kb_format = self.kb_format or guess_format(self.kb)
         build = replace(self, kb_format=kb_format, images=given_images(self.images, self.kb, kb_format))
@@ -126,13 +127,19 @@ class Build:
             summarizer=summarizer,
             encoder=self.encoder or parts.build_encoder(profile),
             fusion=fusion,
-            columns=parts.build_columns(profile) if self.tokens else {},
+            columns=self._columns(profile),
             design=design_of(profile),
             labeled=self.labeled,
             vectors=self.vectors,
             name=self.name,
             overwrite=self.overwrite,
         )
+
+    def _columns(self, profile: Profile) -> dict[str, ColumnModel]:
+        models = parts.build_columns(profile) if self.tokens else {}
+        models.pop("fields", None)
+        names = [line.partition("=")[0].rstrip("?") for line in (self.names or {}).get(FIELDS, "").splitlines()]
+        return models | ({"fields": FieldsModel(*names)} if names else {})
 
 
 def build(profile: Profile, order: Build) -> Index:

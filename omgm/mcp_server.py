@@ -36,6 +36,7 @@ from omgm.mcp_results import (
     similar_image,
 )
 from omgm.settings import AgentSettings
+from retriever.filters import Values, check, filter_of, within
 from retriever.wording import counted
 from search_agents.tools.index import as_list
 from serving.errors import ApiError
@@ -76,6 +77,9 @@ Queries = Annotated[
 Excluded = Annotated[
     list[str], Field(description="Titles or ids of what the image does not show"), BeforeValidator(as_list)
 ]
+_LIMITED = "Only entities with one of these values for each field are found"
+Limited = Annotated[dict[str, Any], Field(description=_LIMITED), _or({})]
+_NOTHING: dict[str, Any] = {}
 Limit = Annotated[int, Field(ge=1, le=50, description="The most results to return"), _or(5)]
 TextLimit = Annotated[int, Field(ge=1, le=10, description="The most results per query"), _or(5)]
 
@@ -115,14 +119,15 @@ class Tools:
         question: Question,
         image: AnyImage = "",
         mode: Mode = "retrieve",
+        filter: Limited = _NOTHING,
         context: Context[Any, Any] | None = None,
     ) -> AnswerResult:
         """Answers a question about an image from the encyclopedia, with the section that holds the answer."""
         async with _progress(context):
-            return await self._answer(image, question, mode)
+            return await self._answer(image, question, mode, filter)
 
-    async def _answer(self, image: str, question: str, mode: str) -> AnswerResult:
-        with _tool_errors():
+    async def _answer(self, image: str, question: str, mode: str, filter: Values) -> AnswerResult:
+        with self._limited(filter):
             loaded, checked = await self._read(image) if image else None, self._checked(question)
             if mode not in self.modes:
                 known = f"mode must be one of {', '.join(self.modes)}; got {mode[:40]!r}"
@@ -145,15 +150,21 @@ class Tools:
         image: ImageText,
         question: WhatIsThis = "What is this?",
         exclude: Excluded = [],  # noqa: B006 (read only)
+        filter: Limited = _NOTHING,
     ) -> ExcerptsResult:
         """Finds sections about what an image shows, leaving out what it is known not to show."""
-        with _tool_errors():
+        with self._limited(filter):
             loaded, checked = await self._read(image), self._checked(question)
             return await self._called("image_search", {"exclude": exclude}, loaded, checked)
 
-    async def text_search(self, queries: Queries, limit: TextLimit = 5) -> ExcerptsResult:
+    async def text_search(
+        self,
+        queries: Queries,
+        limit: TextLimit = 5,
+        filter: Limited = _NOTHING,
+    ) -> ExcerptsResult:
         """Searches the encyclopedia's sections by text."""
-        with _tool_errors():
+        with self._limited(filter):
             return await self._called("text_search", {"queries": queries, "limit": limit})
 
     async def web_search(self, queries: Queries, limit: TextLimit = 5) -> ExcerptsResult:
@@ -171,26 +182,39 @@ class Tools:
             return await self._called("open_page", {"page": page, "question": question})
 
     async def find_entity(
-        self, image: ImageText, question: WhatIsThis = "What is this?", limit: Limit = 5
+        self,
+        image: ImageText,
+        question: WhatIsThis = "What is this?",
+        limit: Limit = 5,
+        filter: Limited = _NOTHING,
     ) -> EntitiesResult:
         """Finds what an image shows: the encyclopedia's entities that fit image and question best."""
-        with _tool_errors():
+        with self._limited(filter):
             pair = (await self._read(image), self._checked(question))
             [found] = await self._omgm.retrieve_async([pair])
             return entities_result(found, limit)
 
     async def search_sections(
-        self, question: Question, image: AnyImage = "", limit: Annotated[Limit, _or(3)] = 3
+        self,
+        question: Question,
+        image: AnyImage = "",
+        limit: Annotated[Limit, _or(3)] = 3,
+        filter: Limited = _NOTHING,
     ) -> SectionsResult:
         """Finds the article about what an image shows, or a question names, and its sections that fit the question."""
-        with _tool_errors():
+        with self._limited(filter):
             pair = (await self._read(image) if image else None, self._checked(question))
             [found] = await self._omgm.retrieve_async([pair])
             return sections_result(found, limit)
 
-    async def similar_images(self, image: ImageText, limit: Limit = 5) -> Annotated[CallToolResult, SimilarResult]:
+    async def similar_images(
+        self,
+        image: ImageText,
+        limit: Limit = 5,
+        filter: Limited = _NOTHING,
+    ) -> Annotated[CallToolResult, SimilarResult]:
         """Returns the entities nearest to an image, with their thumbnails."""
-        with _tool_errors():
+        with self._limited(filter):
             loaded = await self._read(image)
             rows = await asyncio.to_thread(self._omgm.nearest, loaded, k=limit)
         result = SimilarResult(images=[similar_image(row) for row in rows])
@@ -201,6 +225,15 @@ class Tools:
                 kind = mimetypes.guess_type(row.image.name)[0] or "image/jpeg"
                 content.append(ImageContent(type="image", data=data, mime_type=kind))
         return CallToolResult(content=content, structured_content=result.model_dump(mode="json"))
+
+    @contextmanager
+    def _limited(self, filter: Values) -> Iterator[None]:
+        """Limits the searches of the block to entities with some values of their fields; errors as `_tool_errors`."""
+        with _tool_errors():
+            chosen = filter_of(filter)
+            check(self._omgm.index, chosen)
+            with within(chosen):
+                yield
 
     async def _called(
         self, tool: str, arguments: dict[str, Any], image: Image.Image | None = None, question: str = ""
@@ -250,6 +283,7 @@ def build_server(
         (tools.similar_images, similar),
     ):
         server.add_tool(tool, description=description, annotations=_READS)
+    check(index, (), settings.key_filters.values())
     if (answer := server._tool_manager.get_tool("answer")) is not None:
         answer.parameters["properties"]["mode"]["enum"] = tools.modes
     if agent is not None:
@@ -258,6 +292,11 @@ def build_server(
         server.add_tool(tools.open_page, annotations=_BROWSES if limits.contact else _READS)
         if limits.searxng_url or limits.search_engine:
             server.add_tool(tools.web_search, annotations=_BROWSES)
+    for added in server._tool_manager.list_tools():
+        if (limited := added.parameters["properties"].get("filter")) is not None and index.fields.names:
+            limited["description"] += f": {', '.join(index.fields.names)}"
+        else:
+            added.parameters["properties"].pop("filter", None)
     return server
 
 

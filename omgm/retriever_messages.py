@@ -70,7 +70,9 @@ def read_queries(first: bytes, following: Iterator[bytes], index: EntityIndex) -
         for shade in shades:
             image.info[ALPHA] = Image.frombuffer("L", one["size"], shade)
         rows = map(index.row_of, one["options"]["exclude"])
-        options = Options(**one["options"] | {"exclude": tuple(row for row in rows if row is not None)})
+        filter = tuple((name, tuple(values)) for name, values in one["options"]["filter"])
+        excluded = tuple(row for row in rows if row is not None)
+        options = Options(**one["options"] | {"exclude": excluded, "filter": filter})
         queries.append(Query(image, one["question"], one["id"], options, before=tuple(one["before"])))
     return queries, message
 

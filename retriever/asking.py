@@ -10,6 +10,7 @@ from torch import Tensor
 
 from retriever.types import (
     Entity,
+    Filter,
     FloatArray,
     Generation,
     GenerationRequest,
@@ -43,8 +44,8 @@ class EntityIndex(TokenIndex, Protocol):
     def __len__(self) -> int:
         """Returns the number of entities."""
 
-    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Searches for `vectors` [B, dimension].
+    def search(self, vectors: Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
+        """Searches for `vectors` [B, dimension] among the entities that fit a filter.
 
         Returns scores float32 [B, k] and rows int64 [B, k], best first, padded with row -1.
         """

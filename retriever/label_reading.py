@@ -17,7 +17,7 @@ from retriever.protocols import TextReader
 from retriever.recognition import Recognition, is_declined
 from retriever.text_questions import TextQuestions
 from retriever.turning import unturned
-from retriever.types import Candidate, FloatArray, Query, Reading, RetrievalResult, TextLine
+from retriever.types import Candidate, Filter, FloatArray, Query, Reading, RetrievalResult, TextLine
 
 FEWEST = 3
 """Fewer letters and figures on an image are no text: patterns and edges look like one or two."""
@@ -41,8 +41,8 @@ class TextIndex(Protocol):
     def has_text(self, row: int) -> bool:
         """Returns whether text was read on an image of an entity."""
 
-    def similar(self, text: str, k: int, rows: Iterable[int] = ()) -> dict[int, float]:
-        """Returns how similar texts and names of the `k` most similar entities, and of those at `rows`, are."""
+    def similar(self, text: str, k: int, rows: Iterable[int] = (), filter: Filter = ()) -> dict[int, float]:
+        """Returns how similar texts and names of entities are: of the `k` best that fit, and of those at `rows`."""
 
     def scores_of(self, vector: Tensor, rows: Sequence[int]) -> list[float]:
         """Returns the scores that the index's `search` gives entities."""
@@ -146,8 +146,9 @@ class LabelReading:
             k: How many to return.
         """
         text, excluded = joined(query.text), set(query.options.exclude)
-        similar = self.index.similar(text, k + len(excluded), [candidate.row for candidate in candidates])
-        new = sorted(similar.keys() - excluded - {candidate.row for candidate in candidates})
+        rows = [candidate.row for candidate in candidates]
+        similar = self.index.similar(text, k + len(excluded), rows, query.options.filter)
+        new = sorted(similar.keys() - excluded - set(rows))
         lowest = min((one.sim_p for one in candidates if one.sim_p is not None), default=None)
         scores = zip(new, self.index.scores_of(vector, new), strict=True)
         every = [*candidates, *(Candidate(row, sim_c, score=sim_c, sim_p=lowest) for row, sim_c in scores)]

@@ -172,6 +172,7 @@ class Retriever(Generic[IndexT]):
                 dict(share.timings),
                 ranking,
                 recognized=self._recognized(query, ranked) if complete else None,
+                filter=dict(query.options.filter) or None,
                 version=version,
             )
             for query, ranked, ranking in zip(share.queries, share.candidates, share.rankings, strict=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from retriever.deixis import without_deixis
 from retriever.lexical import is_english, tokenize
 from retriever.protocols import Finish, TextReranker, VectorReranker
-from retriever.types import Candidate, FloatArray, Query
+from retriever.types import Candidate, Filter, FloatArray, Query
 
 NAME, MEANING = 0.5, 0.7
 """Weights of a name and of the cosine, which are added to the score of the words."""
@@ -50,8 +50,10 @@ class SectionMatch(NamedTuple):
 class SectionIndex(Protocol):
     """Searches the sections of an index (`indexes.live.section_search`)."""
 
-    def search(self, question: str, vector: FloatArray | None, excluded: Collection[int] = ()) -> list[SectionMatch]:
-        """Returns the sections that fit a question best, without those of the entities at the rows `excluded`."""
+    def search(
+        self, question: str, vector: FloatArray | None, excluded: Collection[int] = (), filter: Filter = ()
+    ) -> list[SectionMatch]:
+        """Returns the sections that fit a question best, of entities of a filter whose rows are not `excluded`."""
 
 
 PRONOUN = re.compile(r"\b(?:it|its|they|their|them|he|his|him|she|her)\b", re.IGNORECASE)
@@ -107,10 +109,11 @@ class SectionSearch:
 
     def _candidates(self, query: Query, vector: FloatArray | None) -> list[Candidate]:
         best = dict[int, Candidate]()
-        matches = self.index.search(without_deixis(topic_of(query)), vector, query.options.exclude)
+        options = query.options
+        matches = self.index.search(without_deixis(topic_of(query)), vector, options.exclude, options.filter)
         for match in sorted(matches, key=lambda match: -match.score):
             best.setdefault(match.row, Candidate(match.row, score=match.score, sim_w=match.name))
-        return list(best.values())[: query.options.k or self.k]
+        return list(best.values())[: options.k or self.k]
 
 
 def fits(question: str, candidates: Sequence[Candidate]) -> float:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from retriever.asking import EntityIndex
 from retriever.crops import Propose
 from retriever.protocols import DualEncoder, EncodeParts, Finish, JoinedEncoder
-from retriever.types import Candidate, Crop, Query
+from retriever.types import Candidate, Crop, Filter, FloatArray, IntArray, Query
 
 AddByText = Callable[[Query, Tensor, Sequence[Candidate], int], list[Candidate]]
 """Returns so many candidates of a query with text, given its image's vector and the candidates of the image alone."""
@@ -67,7 +68,8 @@ class EntitySearch:
 
         def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
             needed = max((k + len(rows) for k, rows in zip(wanted, excluded, strict=True)), default=1)
-            scores, rows = self.index.search(both, max(1, min(needed, len(self.index))))
+            filters = [query.options.filter for query in queries] * (2 if appended else 1)
+            scores, rows = _search(self.index, both, max(1, min(needed, len(self.index))), filters)
             lists = [
                 {row: sim for row, sim in zip(*pair, strict=True) if row >= 0}
                 for pair in zip(rows.tolist(), scores.tolist(), strict=True)
@@ -90,6 +92,17 @@ class EntitySearch:
         return finish
 
 
+def _search(index: EntityIndex, vectors: Tensor, k: int, filters: Sequence[Filter]) -> tuple[FloatArray, IntArray]:
+    """Searches for each vector among the entities that fit its filter, for those with the same together."""
+    if not any(filters):
+        return index.search(vectors, k)
+    scores, rows = np.empty((len(filters), k), np.float32), np.empty((len(filters), k), np.int64)
+    for filter in set(filters):
+        own = [number for number, other in enumerate(filters) if other == filter]
+        scores[own], rows[own] = index.search(vectors[own], k, filter)
+    return scores, rows
+
+
 def _last(vectors: Tensor, values: int) -> Tensor:
     """Returns vectors with zeros in all but their last values."""
     return torch.cat([torch.zeros_like(vectors[:, :-values]), vectors[:, -values:]], dim=1)
@@ -106,7 +119,8 @@ def part_scores(encode: EncodeParts, index: EntityIndex) -> Propose:
     def scores_of(query: Query, crops: Sequence[Crop]) -> list[float]:
         excluded = set(query.options.exclude)
         wanted = max(1, min(1 + len(excluded), len(index)))
-        scores, rows = index.search(encode(query.image, crops), wanted)
+        vectors = encode(query.image, crops)
+        scores, rows = _search(index, vectors, wanted, [query.options.filter] * len(vectors))
         return [
             max((sim for sim, row in zip(*pair, strict=True) if row >= 0 and row not in excluded), default=0.0)
             for pair in zip(scores.tolist(), rows.tolist(), strict=True)

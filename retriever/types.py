@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # the reader's process needs no PyTorch
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 NO_IMAGE = Image.new("RGB", (0, 0))
 
 Crop = tuple[float, float, float, float]
@@ -23,7 +25,10 @@ _RECOGNIZED = "Probability that the image shows `entity`, or the question is abo
 _CROP = "The part of the image that shows `entity`: left, top, right and bottom as shares of it; null for the whole."
 _TURNED = "By how many degrees the image was turned clockwise to recognize `entity`."
 _TEXT = "The lines of text on the image, from top to bottom; null if they were not read."
+_FILTER = "The fields by which the search was limited, each with the values of which an entity has one; else null."
 Reading = Literal["text", "name"]
+Filter = tuple[tuple[str, tuple[str, ...]], ...]
+"""Fields, each with the values of which an entity must have one (`retriever.filters`)."""
 _SEARCHED = "The question that was searched without an image, completed by those before; null if about the image."
 _READING = "What the question asks for of `text`: the `text`, or the `name` that stands out; null for other questions."
 
@@ -55,9 +60,10 @@ class Entity:
     """An article of the knowledge base. `id` is its key (a URL in E-VQA); `image` names its main image, if any.
 
     `images` are all images of the article, in order; the first available one replaces a missing main image. `names` are
-    alternative names of the article, such as redirects to it. `named_after` has pairs of a field and its value in the
-    source that image files may be called after; it is only known while a knowledge base is read. `source` names the
-    knowledge base that an entity of an index came from later, see `indexes.live.updating`.
+    alternative names of the article, such as redirects to it. `fields` are pairs of a field and a value, by which
+    searches can be limited. `named_after` has pairs of a field and its value in the source that image files may be
+    called after; it is only known while a knowledge base is read. `source` names the knowledge base that an entity of
+    an index came from later, see `indexes.live.updating`.
     """
 
     id: str
@@ -67,6 +73,7 @@ class Entity:
     url: str = ""
     images: tuple[ArticleImage, ...] = ()
     names: tuple[str, ...] = ()
+    fields: tuple[tuple[str, str], ...] = ()
     named_after: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     source: str = field(default="", compare=False, repr=False)
 
@@ -98,12 +105,13 @@ class TextLine:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Settings of one request instead of the profile's; `exclude` are rows of entities to leave out."""
+    """Settings of one request instead of the profile's; `exclude` are rows of entities to leave out of `filter`."""
 
     k: int | None = None
     alpha: float | None = None
     beta: float | None = None
     exclude: tuple[int, ...] = ()
+    filter: Filter = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,6 +182,7 @@ class RetrievalFields:
     reading: Annotated[Reading | None, Field(description=_READING)] = None
     searched: Annotated[str | None, Field(description=_SEARCHED)] = None
     parts: Annotated[tuple[int, int] | None, Field(description="Parts of the index that answered, and all.")] = None
+    filter: Annotated[Mapping[str, tuple[str, ...]] | None, Field(description=_FILTER)] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from retriever.filters import filter_of, within
 from retriever.wording import counted
 from serving.body import refuse
 from serving.errors import ApiError
@@ -97,12 +98,13 @@ class AccessMiddleware:
 
     Args:
         app: The application to protect.
-        settings: Uses the keys, `hosts` and `requests_per_minute`.
+        settings: Uses the keys, their filters, `hosts` and `requests_per_minute`.
     """
 
     def __init__(self, app: ASGIApp, settings: ServingSettings) -> None:
         self.app = app
         self._keys = ApiKeys(settings.read_keys, settings.write_keys)
+        self._scopes = {digest: filter_of(values) for digest, values in settings.key_filters.items()}
         # DNS rebinding: any site can point its own name at 127.0.0.1 and send requests from the user's browser. Read
         # keys stop it; without them, only the Host header gives it away.
         self._names = None if settings.read_keys else {name.lower() for name in settings.hosts}
@@ -113,14 +115,17 @@ class AccessMiddleware:
         """Runs the application, or responds with the refusal."""
         if scope["type"] == "http" and scope["path"].removeprefix(scope.get("root_path", "")) not in _OPEN:
             try:
-                send = _with_headers(send, self._admit(scope))
+                holder, headers = self._admit(scope)
             except ApiError as error:
                 await refuse(error, scope, send)
                 return
+            with within(self._scopes.get(holder or "", ())):
+                await self.app(scope, receive, _with_headers(send, headers))
+            return
         await self.app(scope, receive, send)
 
-    def _admit(self, scope: Scope) -> dict[str, str]:
-        """Returns the headers of the response about the rate limit."""
+    def _admit(self, scope: Scope) -> tuple[str | None, dict[str, str]]:
+        """Returns the digest of the caller's key, if it needs one, and the response's headers about the rate limit."""
         if self._names is not None and _is_loopback((scope.get("server") or ("",))[0]):
             name = _host_name(Headers(scope=scope).get("host", ""))
             if name not in self._names and _is_of_a_site(name):
@@ -128,7 +133,7 @@ class AccessMiddleware:
                 raise ApiError(421, "unknown_host", message)
         holder = self._keys.holder(scope["method"], Headers(scope=scope).get("authorization", ""))
         if self._limiter is None or scope["method"] in _FREE:
-            return {}
+            return holder, {}
         client = scope.get("client")
         caller = holder or caller_of(client[0] if client else "")
         wait = self._limiter.take(caller)
@@ -137,7 +142,7 @@ class AccessMiddleware:
             seconds = math.ceil(wait)
             message = f"more than {counted(self._per_minute, 'request')} per minute; try again in {seconds} s"
             raise ApiError(429, "rate_limited", message, headers={"Retry-After": str(seconds), **headers})
-        return headers
+        return holder, headers
 
 
 def _with_headers(send: Send, headers: Mapping[str, str]) -> Send:

@@ -108,7 +108,7 @@ def create_app(
         tracer: Traces requests.
 
     Raises:
-        ValueError: `settings.examples_dir` cannot be read.
+        ValueError: `settings.examples_dir` cannot be read, or the index lacks a field of `settings.key_filters`.
     """
     settings = settings or ServingSettings()
     cache = cache or ImageCache(settings.cache_mib * 2**20)

@@ -56,7 +56,7 @@ class Editor(Protocol):
 
         Args:
             row: Its fields.
-            named: Which of "image", "images" and "url" it names; the others stay as they are.
+            named: Which of "image", "images", "url" and "fields" it names; the others stay as they are.
 
         Raises:
             ValueError: A field is missing or wrong.

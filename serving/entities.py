@@ -19,14 +19,14 @@ from PIL import Image
 from starlette.datastructures import UploadFile
 
 from chat_models.errors import ChatError
-from retriever.asking import EntityIndex
+from retriever.filters import SCOPE
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json
 from serving.editing import Draft, Editor, OpenEditor
 from serving.errors import ApiError, errors
 from serving.fields import unknown_field
 from serving.images import decode_image, too_many_bytes
-from serving.index_view import entity_at
+from serving.index_view import IndexView, entity_at
 from serving.requests import image_bytes, open_form
 from serving.schemas import ArticleFields, ArticleOut, ChangeOut
 from serving.service import Service
@@ -134,13 +134,13 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
     @app.get("/entities/{entity_id:path}", response_model=ArticleOut, responses=_GET_ERRORS)
     async def get_entity(request: Request, entity_id: str) -> ArticleOut:
         """Returns an article of the index, by an id without `/` and `%`."""
-        if "/" in entity_id and service.index.row_of(entity_id) is None:
+        if "/" in entity_id and service.view.row_of(entity_id) is None:
             advice = f"a proxy may have changed it: {_by_query(request, entity_id)}"
             raise ApiError(404, "not_found", f"{_no_entity(entity_id).message}; {advice}", param="entity_id")
         return article(entity_id)
 
     def article(entity_id: str) -> ArticleOut:
-        row = service.index.row_of(entity_id)
+        row = service.view.row_of(entity_id)
         if row is None:
             raise _no_entity(entity_id)
         return service.view.article(row)
@@ -160,7 +160,8 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
             return await loop.run_in_executor(decoders, decode_image, data, service.settings, changes.load_image)
 
         async def read(request: Request, settings: ServingSettings) -> tuple[Draft, list[str]]:
-            row, uploaded = await _read_article(request, settings, entity_id, service.index)
+            row, uploaded = await _read_article(request, settings, entity_id, service.view)
+            row = _owned(row, service)
             draft, image = await _drafted(changes, row, uploaded, settings, decode)
             urls = await anyio.to_thread.run_sync(draft.complete, image, limiter=threads)
             return draft, await _add_further(draft, urls, settings, decode)
@@ -179,6 +180,8 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
     async def delete(entity_id: str) -> ChangeOut:
         """Removes an entity. No search that begins after the response finds it."""
         changes = await opened()
+        if service.view.row_of(entity_id) is None:
+            raise _no_entity(entity_id)
         try:
             await changed(lambda: changes.remove([entity_id]))
         except KeyError as error:
@@ -206,7 +209,7 @@ def _check_path(request: Request, entity_id: str) -> None:
 
 
 async def _read_article(
-    request: Request, settings: ServingSettings, entity_id: str | None, index: EntityIndex
+    request: Request, settings: ServingSettings, entity_id: str | None, index: IndexView
 ) -> tuple[dict[str, Any], bytes | None]:
     """Reads the article of a request, and its image if that was sent; `entity_id` is its id, unless the article has it.
 
@@ -244,6 +247,30 @@ async def _read_article(
     return _identified(row, entity_id), uploaded
 
 
+def _owned(row: dict[str, Any], service: Service) -> dict[str, Any]:
+    """Returns an article with the fields that everything has that the caller may see.
+
+    Raises:
+        ApiError: 409 if its id is another caller's, 422 if a field says that it is.
+    """
+    scope, known = SCOPE.get(), service.view.row_of(row["id"])
+    if not scope:
+        return row
+    if known is None and service.index.row_of(row["id"]) is not None:
+        raise ApiError(409, "id_taken", "the id is one of an entity that this key may not see; use another", param="id")
+    if known is not None and "fields" not in row:
+        return row
+    fields = row.get("fields") or {}
+    if not isinstance(fields, dict):
+        raise ApiError(422, "bad_article", "fields must be an object of fields and values", param="fields")
+    for name, values in scope:
+        own = fields.setdefault(name, values[0] if len(values) == 1 else [])
+        if not own or not set(map(str, own if isinstance(own, list) else [own])) <= set(values):
+            message = f"fields.{name} must be {' or '.join(map(repr, values))} with this key"
+            raise ApiError(422, "bad_article", message, param="fields")
+    return row | {"fields": fields}
+
+
 def _identified(row: dict[str, Any], entity_id: str | None) -> dict[str, Any]:
     """Returns an article with its id.
 
@@ -274,7 +301,7 @@ async def _drafted(
     Raises:
         ApiError: A field or the image is invalid.
     """
-    named = {"image", "images", "url"} & row.keys() | ({"image"} if uploaded else set())
+    named = {"image", "images", "url", "fields"} & row.keys() | ({"image"} if uploaded else set())
     row = {name: value for name, value in row.items() if value is not None}
     image = row.get("image") or ""
     if uploaded is None and isinstance(image, str) and image and "://" not in image[:20]:

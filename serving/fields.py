@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from retriever.filters import filter_of
 from retriever.texts import is_unicode
 from retriever.types import Options
 from serving.errors import ApiError, validation_message
@@ -72,7 +73,11 @@ def checked_request(
         raise ApiError(
             422, "out_of_range", f"k must be between 1 and {settings.max_k} (serving.max_k), got {options.k}", param="k"
         )
-    chosen = Options(options.k, options.alpha, options.beta)
+    try:
+        filter = filter_of(options.filter or {})
+    except ValueError as error:
+        raise ApiError(422, "wrong_type", str(error), param="filter") from error
+    chosen = Options(options.k, options.alpha, options.beta, filter=filter)
     earlier = tuple(text[: settings.max_question_chars] for text in before)
     on_error = options.on_generator_error
     checked = CheckedRequest(image, question, chosen, stream, on_error, before=earlier, thoughts=options.thoughts)

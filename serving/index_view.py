@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote, unquote
 
 from retriever.asking import EntityIndex
+from retriever.filters import SCOPE, fits
 from retriever.results import Retrieval
 from serving.schemas import ArticleOut, CandidateOut, EntityOut, EvidenceOut, IndexOut, RetrieveOut
 
@@ -41,8 +42,15 @@ class IndexView:
 
     def article(self, row: int) -> ArticleOut:
         """Returns an article."""
-        entity = self._index.entity(row)
-        return ArticleOut.of(entity, image=_address(entity.id, self._index.image_path(row)))
+        entity, fields = self._index.entity(row), dict[str, list[str]]()
+        for name, value in entity.fields:
+            fields.setdefault(name, []).append(value)
+        return ArticleOut.of(entity, image=_address(entity.id, self._index.image_path(row)), fields=fields)
+
+    def row_of(self, entity_id: str) -> int | None:
+        """Returns the row of an entity; `None` if it is not in the index, or not in what the caller may see."""
+        row = self._index.row_of(entity_id)
+        return None if row is None or not fits(self._index.entity(row), SCOPE.get()) else row
 
     def entity(self, row: int) -> EntityOut:
         """Returns an entity."""
@@ -51,7 +59,7 @@ class IndexView:
 
     def image(self, entity_id: str, version: str) -> Path | None:
         """Returns the thumbnail of an entity; `None` if the entity was removed or has another image now."""
-        row = self._index.row_of(entity_id)
+        row = self.row_of(entity_id)
         path = None if row is None else self._index.image_path(row)
         return path if path is not None and _version_of(path) == version else None
 

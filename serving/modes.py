@@ -15,8 +15,10 @@ from typing import Any, Protocol
 
 from PIL import Image
 
+from retriever.filters import SCOPE, within
 from retriever.searching import Searcher
 from retriever.trail_views import TrailOut, Watch
+from retriever.types import Filter
 from serving.errors import ApiError, as_api_error
 from serving.fields import CheckedRequest
 from serving.schemas import AgentBudget, AnswerOut, ErrorDetail, OnGeneratorError
@@ -108,6 +110,7 @@ class PendingRun:
     request_id: str
     decode_ms: float
     on_error: OnGeneratorError
+    filter: Filter
 
 
 class ModeRuns:
@@ -147,6 +150,7 @@ class ModeRuns:
         name = checked.mode or ""
         mode, limits = self._checked(name)
         budget = _within(checked.budget, limits)
+        await self._service.check_filter(checked)
         image, seconds = await self._service.decode(checked)
         if refusal := self._refusal():
             raise refusal
@@ -154,7 +158,8 @@ class ModeRuns:
             run = mode.begin(ModeRequest(checked.question, image, budget, checked.boxes))
         except ValueError as error:
             raise ApiError(422, "out_of_range", str(error), param="boxes") from error
-        return PendingRun(name, mode.model, run, request_id, seconds * 1000, checked.on_generator_error)
+        on_error, filter = checked.on_generator_error, checked.options.filter
+        return PendingRun(name, mode.model, run, request_id, seconds * 1000, on_error, filter)
 
     async def answer(self, pending: PendingRun, watch: Watch | None = None) -> AnswerOut:
         """Runs a mode.
@@ -163,8 +168,8 @@ class ModeRuns:
             ApiError: 429 if too many agents are running, 424 if the model failed and `on_generator_error` is "fail".
         """
         started = time.perf_counter()
-        with self._place():
-            outcome = await pending.run(watch)
+        with self._place(), within(pending.filter):
+            outcome, filter = await pending.run(watch), SCOPE.get()
         seconds = time.perf_counter() - started
         self._seconds.append(seconds)
         failure = None
@@ -192,6 +197,7 @@ class ModeRuns:
             generator=pending.model,
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
             mode=pending.mode,
+            filter=dict(filter) or None,
             trail=trail,
         )
 

@@ -22,6 +22,12 @@ let turns = 0;
 let lastAsked = "";
 let before = []; // the questions since there is this photo, or none
 let whyOpen = false; // as the user left it at the last answer
+const filter = {}; // of the page's address: ?filter=category=bird
+for (const pair of new URLSearchParams(location.search).getAll("filter")) {
+  const [name, ...value] = pair.split("=");
+  (filter[name] ??= []).push(value.join("="));
+  question.placeholder += ` (${pair})`;
+}
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -61,7 +67,8 @@ async function submit() {
   else question.select();
   const agent = mode.value && mode.value !== "retrieve";
   const follows = before.length && !agent ? { before: [before[0], ...before.slice(1).slice(-19)] } : {};
-  const options = { stream: true, ...(agent ? { mode: mode.value } : follows) };
+  const limited = Object.keys(filter).length ? { filter } : {};
+  const options = { stream: true, ...limited, ...(agent ? { mode: mode.value } : follows) };
   before.push(asked);
   const turn = newTurn(asked, currentImage(), options, imageAddress());
   history.prepend(turn.element);

@@ -32,6 +32,8 @@ class AnswerOptions(RequestModel):
     """Weight of step 1 against step 2."""
     beta: float | None = Field(default=None, ge=0, le=1)
     """Weight of step 2 against step 3."""
+    filter: dict[str, Any] | None = Field(default=None, examples=[{"category": "bird"}])
+    """Fields, each with a value or a list of values: only entities with one of them, for every field, are found."""
     on_generator_error: OnGeneratorError = "degrade"
     """When the generator fails: `degrade` returns the evidence with a null answer and `generator_error`, `fail` returns
     an error (424)."""
@@ -196,8 +198,8 @@ class AnswerOut(RetrieveOut, AnswerView):
 class ArticleFields(BaseModel):
     """An article to put into the index, like a line of a JSON lines knowledge base.
 
-    What it does not name of `image`, `images` and `url` stays as it is if the index has the entity; null or an empty
-    list removes the images.
+    What it does not name of `image`, `images`, `url` and `fields` stays as it is if the index has the entity; null or
+    an empty list removes the images.
     """
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -208,6 +210,8 @@ class ArticleFields(BaseModel):
     sections: list[dict[str, str]]
     """Each with `title` and `text`."""
     url: str = ""
+    fields: dict[str, Any] = {}
+    """Fields that searches can be limited by, each with a value or a list of values."""
     image: str | None = None
     """The main image as base64, with or without the `data:image/jpeg;base64,` of a data URI, or its URL on an allowed
     host; the path that GET returns keeps it. In a form, the name of the file sent."""
@@ -234,6 +238,8 @@ class ArticleOut(View):
     url: str
     image: str | None
     """Path of its main image on this service, null without one."""
+    fields: dict[str, list[str]]
+    """Fields that searches can be limited by, with their values."""
     sections: list[ArticleSectionOut]
 
 

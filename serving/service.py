@@ -16,6 +16,7 @@ from chat_models.errors import ChatError
 from chat_models.retries import within
 from generators.stop import stopped, until_stop
 from retriever.asking import Generator, QueryRetriever
+from retriever.filters import check, scoped
 from retriever.image_cache import ImageCache, set_content
 from retriever.results import Answer, Retrieval
 from retriever.types import NO_IMAGE, Evidence, Generation, GenerationRequest, Query, RetrievalResult
@@ -58,6 +59,7 @@ class Service:
         traces: Traces,
     ) -> None:
         self.index = retriever.index
+        check(self.index, (), settings.key_filters.values())
         self.view = IndexView(self.index)
         self.generator = generator
         self.settings = settings
@@ -78,14 +80,28 @@ class Service:
             ApiError: The image is invalid, the deadline passes in the queue, or the worker is dead.
         """
         started, deadline = time.perf_counter(), time.monotonic() + self.settings.timeout_s
+        await self.check_filter(checked)
         image = NO_IMAGE if checked.image is None else (await self.decode(checked))[0]
         decoded = time.perf_counter()
-        query = Query(image, checked.question, request_id, checked.options, before=checked.before)
+        options = scoped(checked.options)
+        query = Query(image, checked.question, request_id, options, before=checked.before)
         result = await self.batcher.submit(query, deadline)
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
         self.traces.stages(timings, time.perf_counter())
         return self._pending(checked, query, result, timings, started)
+
+    async def check_filter(self, checked: CheckedRequest) -> None:
+        """Checks the fields and values that a search is to be limited to.
+
+        Raises:
+            ApiError: 422 if the index has none of them that the caller may see.
+        """
+        if checked.options.filter:
+            try:
+                await anyio.to_thread.run_sync(check, self.index, checked.options.filter)
+            except ValueError as error:
+                raise ApiError(422, "bad_filter", str(error), param="filter") from error
 
     def _pending(
         self,
@@ -127,6 +143,7 @@ class Service:
         Raises:
             ValueError: The worker is dead, or the query times out in the queue.
         """
+        query = replace(query, options=scoped(query.options))
         with self.admission.inner():
             try:
                 return await self.batcher.submit(query, time.monotonic() + self.settings.timeout_s)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
+
+from retriever.filters import filter_of
 
 
 def _form(pattern: str, message: str) -> AfterValidator:
@@ -58,6 +60,7 @@ class ServingSettings(BaseModel):
         image_hosts: Hosts (`host` or `host:port`) from which images may be fetched by URL.
         read_keys: SHA-256 digests of the keys that may ask.
         write_keys: SHA-256 digests of the keys that may change the index.
+        key_filters: For digests of keys, the filter of all that they may see and change, such as `{tenant = "acme"}`.
         hosts: Domain names accepted by a service on 127.0.0.1 without read keys.
         requests_per_minute: Rate limit per key or, without keys, per address; 0 means no limit.
         cors_origins: Origins (`https://example.org`) whose pages may use the service; `*` means all.
@@ -88,6 +91,7 @@ class ServingSettings(BaseModel):
     image_hosts: tuple[Host, ...] = ()
     read_keys: tuple[Digest, ...] = ()
     write_keys: tuple[Digest, ...] = ()
+    key_filters: dict[Digest, dict[str, Any]] = {}
     hosts: tuple[Host, ...] = ()
     requests_per_minute: int = Field(default=0, ge=0)
     cors_origins: tuple[Origin, ...] = ()
@@ -99,3 +103,10 @@ class ServingSettings(BaseModel):
     @classmethod
     def _listed(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_filters(self) -> Self:
+        for digest, values in self.key_filters.items():
+            if not filter_of(values) or digest not in (*self.read_keys, *self.write_keys):
+                raise ValueError(f"key_filters: {digest[:12]}… has no field, or is in neither read_keys nor write_keys")
+        return self

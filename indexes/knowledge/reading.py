@@ -8,6 +8,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from indexes.knowledge.bad_entries import NoThing, SkippedEntries, unreadable
+from indexes.knowledge.entity_fields import EntityFields
 from indexes.knowledge.folder import Contents, contents_of, unread_in
 from indexes.knowledge.groups import Groups
 from indexes.knowledge.identity import Identities, is_whole_file
@@ -92,6 +93,7 @@ class _Reading:
         if path.suffix.lower() == ".toml" and not self._is_folder:
             fields = {**settings_in(path).get("map", {}), **fields}
         self._fields, self._unseen, self._columns = fields, set(fields), list[str]()
+        self._searched = EntityFields(names)
         self._drop_sections, self._keep_navigation = drop_sections, keep_navigation
         source = open_images(None, path, contents.format) or FolderImages(contents.root, listed=False)
         self._images = Images(source, is_folder=self._is_folder)
@@ -121,6 +123,7 @@ class _Reading:
                         self._reject(errors, skipped)
                 # a file of a folder without any entity is one bad entry, however many it has
                 self._reject(errors[:1], skipped)
+        self._searched.check(self._columns)
         for field in sorted(self._unseen if self._columns else ()):
             columns = ", ".join(dict.fromkeys(self._columns))
             raise ValueError(
@@ -139,7 +142,7 @@ class _Reading:
         )
         chosen = [file for file in files if self._is_chosen(file)]
         for entry in meanings_of(reader, chosen, folder, context, self._images):
-            if self._unseen and entry.document is not None:
+            if (self._unseen or not self._columns) and entry.document is not None:
                 values = entry.document.settings if entry.document.is_page else entry.document.values
                 self._columns = self._columns or [name for name in values if not str(name).startswith("_")]
                 self._unseen -= {name for name in self._unseen if field_of(values, name, self._fields)[1] is not None}
@@ -180,7 +183,7 @@ class _Reading:
 
     def _kept(self, meaning: Meaning, entry: Understood, dropped: Callable[[str], bool], *, is_whole: bool) -> Entity:
         """Returns an entity without the sections to drop, and counts what it has of its document."""
-        kept = without_lists(meaning.entity, dropped)
+        kept = self._searched.added(without_lists(meaning.entity, dropped), entry.document, entry.path)
         if self._compares:
             left = set(map(id, kept.sections))
             gone = [one for one in meaning.entity.sections if id(one) not in left]

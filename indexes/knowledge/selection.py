@@ -13,6 +13,9 @@ from indexes.labeled_values import Names
 
 ONLY, SKIP = "only", "skip"
 """The keys of `Names` for patterns, one per line, of the ids and files to read and to leave out."""
+FIELDS = "fields"
+"""The key of `Names` for the fields to search by, one per line: `category`, or `category=genre.name` if it has another
+name in the knowledge base; `category?` if no entity needs to have one."""
 PAGES = "pages"  # the pattern for pages that list others or are about the site (`site_pages`)
 OTHERS, SKIPPED = "entities other than those of --only", "entities of --skip"
 _LANGUAGES = re.compile(
@@ -76,8 +79,8 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def without_selection(names: Names) -> Names:
-    """Returns names of fields without patterns."""
-    return {field: name for field, name in names.items() if field not in (ONLY, SKIP)}
+    """Returns names of an entity's own fields, without patterns."""
+    return {field: name for field, name in names.items() if field not in (ONLY, SKIP, FIELDS)}
 
 
 def site_pages(paths: Iterable[str]) -> frozenset[str]:

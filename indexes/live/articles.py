@@ -106,7 +106,8 @@ def completed(article: Article, index: LiveIndex, named: Collection[str], notes:
     Args:
         article: The article, with the new main image if it names one.
         index: The index.
-        named: Which of "image", "images" and "url" it names. An empty `image` or `images` says that there is none.
+        named: Which of "image", "images", "url" and "fields" it names. An empty `image` or `images` says that there is
+            none.
         notes: Receives a sentence on the images that are kept or removed.
     """
     if (row := own_row(index, article.entity.id)) is None:
@@ -115,6 +116,8 @@ def completed(article: Article, index: LiveIndex, named: Collection[str], notes:
     entity = _in_place_of(old, article.entity)
     if "url" not in named:
         entity = replace(entity, url=old.url)
+    if "fields" not in named:
+        entity = replace(entity, fields=old.fields)
     main, has_new, all_named = next(iter(main_candidates(old)), None), article.image is not None, "images" in named
     further = _urls(old) - {main}
     keeps_main = not has_new and "image" not in named and (bool(entity.images) or not all_named)

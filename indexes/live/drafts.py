@@ -85,6 +85,11 @@ class DraftEditor:
         _, entity = entry_of(row, "the article", {})
         if isinstance(entity, ValueError):
             raise entity
+        if unknown := sorted({name for name, _ in entity.fields} - set(self.editor.index.fields.names)):
+            known = (
+                ", ".join(self.editor.index.fields.names) or "none; build it again with `omgm build-index --field NAME`"
+            )
+            raise ValueError(f"fields.{unknown[0]}: the index has no such field; it has {known}")
         return Draft(entity, named, self.editor)
 
     def remove(self, ids: Sequence[str]) -> None:

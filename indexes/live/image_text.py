@@ -16,7 +16,8 @@ from indexes.store.index import Index
 from indexes.store.keys import as_query, load_owners
 from indexes.store.search import StoredVectors
 from indexes.store.word_search import WordSearch
-from retriever.types import FloatArray, IntArray
+from retriever.filters import fits
+from retriever.types import Filter, FloatArray, IntArray
 
 
 class IndexText:
@@ -36,17 +37,20 @@ class IndexText:
         encoded = self._index.column(IMAGE_TEXT, row)
         return encoded is not None and len(encoded.parts) > 0
 
-    def similar(self, text: str, k: int, rows: Iterable[int] = ()) -> dict[int, float]:
+    def similar(self, text: str, k: int, rows: Iterable[int] = (), filter: Filter = ()) -> dict[int, float]:
         """Returns how similar the text on images of entities and their names are to a text, from 0 to 1, by their rows.
 
-        These are the `k` most similar, best first, and those at `rows`.
+        These are the `k` most similar that fit a filter, best first, and those at `rows`.
         """
         version, wanted = self._version(), list(rows)
         changed, gone = {entry.row for entry in version.entries.values()}, set(version.removed.values())
         of_files = [row - version.start for row in wanted if row not in changed]
-        found = self._of(version.base).words.similar(text, k + len(gone), of_files)
+        among = version.base.fields.among(filter) if filter else None
+        found = self._of(version.base).words.similar(text, k + len(gone), of_files, among)
         every = {row + version.start: value for row, value in found.items() if row not in gone}
-        every |= self._changed(version).similar(text, k, [row for row in wanted if row in changed])
+        unfit = {entry.row for entry in version.entries.values() if not fits(entry.change.entity, filter)}
+        new = self._changed(version).similar(text, k + len(unfit), [row for row in wanted if row in changed])
+        every |= {row: value for row, value in new.items() if row not in unfit}
         best = sorted(every, key=lambda row: -every[row])[:k]
         return {row: every[row] for row in dict.fromkeys([*best, *wanted]) if row in every}
 

@@ -20,7 +20,7 @@ from indexes.store.index import Index
 from indexes.store.keys import article_keys, labeled_keys, labeled_numbers
 from indexes.store.thumbnails import Thumbnails
 from indexes.store.tokens import HostTokens, Residency
-from retriever.types import Entity, FloatArray, IntArray, StoredTokens
+from retriever.types import Entity, Filter, FloatArray, IntArray, StoredTokens
 from retriever.wording import counted
 
 _SPREAD = 1 << 24
@@ -70,9 +70,9 @@ class VersionedIndex(Index):
         """Returns the number of entities."""
         return len(self.version)
 
-    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
         """Returns scores and rows; see `Index.search`."""
-        return self.version.search(vectors, k)
+        return self.version.search(vectors, k, filter)
 
     def row_of(self, entity_id: str) -> int | None:
         """Returns the row of an entity, or `None` if it is not in the index."""

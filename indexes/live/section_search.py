@@ -20,8 +20,9 @@ from indexes.store.postings import InvertedLists
 from indexes.store.section_nearest import Place, SectionVectors
 from indexes.store.section_vectors import SECTION_VECTORS
 from indexes.store.section_words import FINGERPRINT, LAYOUT, SECTION_WORDS, QuestionWords, documents_of, terms_of
+from retriever.filters import fits
 from retriever.section_search import SectionMatch
-from retriever.types import FloatArray
+from retriever.types import BoolArray, Filter, FloatArray
 
 logger = logging.getLogger(__name__)
 
@@ -44,22 +45,26 @@ class IndexSections:
         self._files: WeakKeyDictionary[Index, SearchedSections] = WeakKeyDictionary()
         self._changes: WeakKeyDictionary[Version, SearchedSections] = WeakKeyDictionary()
 
-    def search(self, question: str, vector: FloatArray | None, excluded: Collection[int] = ()) -> list[SectionMatch]:
+    def search(
+        self, question: str, vector: FloatArray | None, excluded: Collection[int] = (), filter: Filter = ()
+    ) -> list[SectionMatch]:
         """Returns the sections that fit a question best by their words, their entities' names and their meaning.
 
         Args:
             question: The question.
             vector: Its vector; `None` if only words are compared.
             excluded: Rows of entities to leave out.
+            filter: Which of the others may be found.
         """
         version = self._index.version if isinstance(self._index, VersionedIndex) else Version(self._index)
         files = self._of(self._files, version.base, sections_of)
         changes = self._of(self._changes, version, lambda version: _of_changes(version, files))
         words = QuestionWords(question, [part.words for part in (files, changes) if part.words is not None])
         gone = {*version.removed.values(), *(row - version.start for row in excluded)}
-        of_files = files.search(words, vector, gone)
+        of_files = files.search(words, vector, gone, version.base.fields.among(filter) if filter else None)
         moved = [match._replace(row=match.row + version.start) for match in of_files]
-        return [*moved, *changes.search(words, vector, excluded)]
+        unfit = {entry.row for entry in version.entries.values() if not fits(entry.change.entity, filter)}
+        return [*moved, *changes.search(words, vector, {*excluded, *unfit})]
 
     @staticmethod
     def _of(
@@ -83,15 +88,19 @@ class SearchedSections:
         self._rows = np.empty(0, np.int64) if words is None else words.documents["row"].astype(np.int64)
 
     def search(
-        self, question: QuestionWords, vector: FloatArray | None, left_out: Collection[int]
+        self,
+        question: QuestionWords,
+        vector: FloatArray | None,
+        left_out: Collection[int],
+        among: BoolArray | None = None,
     ) -> list[SectionMatch]:
-        """Returns the best sections by words and by meaning, without those of the entities at some rows."""
+        """Returns the best sections by words and by meaning, of the entities `among` all that are not left out."""
         by_words, cosines = dict[Place, tuple[float | None, float]](), dict[Place, float]()
         scores = None if self.words is None else question.scores(self.words)
         if scores is not None:
-            by_words = self._best(scores, left_out)
+            by_words = self._best(scores, left_out, among)
         if vector is not None and self.vectors is not None:
-            cosines = self.vectors.nearest(vector, BEST, left_out)
+            cosines = self.vectors.nearest(vector, BEST, left_out, among)
             cosines |= self.vectors.cosines(vector, [place for place in by_words if place not in cosines])
         if scores is not None:
             by_words |= {place: self._at(scores, self._number(place)) for place in cosines if place not in by_words}
@@ -100,9 +109,11 @@ class SearchedSections:
         return [SectionMatch(*place, *by_words.get(place, none), cosines.get(place)) for place in places]
 
     def _best(
-        self, scores: tuple[FloatArray, FloatArray], left_out: Collection[int]
+        self, scores: tuple[FloatArray, FloatArray], left_out: Collection[int], among: BoolArray | None
     ) -> dict[Place, tuple[float | None, float]]:
         every = scores[0] + scores[1]
+        if among is not None:
+            every[~among[self._rows]] = 0
         for row in left_out:
             every[slice(*np.searchsorted(self._rows, [row, row + 1]))] = 0
         most = min(BEST, len(every))

@@ -19,8 +19,9 @@ from indexes.store.index import Index
 from indexes.store.keys import as_query, load_owners
 from indexes.store.manifest import Counts
 from indexes.store.search import StoredVectors, best_of_each
+from retriever.filters import fits
 from retriever.gpu import to_device
-from retriever.types import FloatArray, IntArray
+from retriever.types import Filter, FloatArray, IntArray
 
 _SPARE = 64
 """Entities beyond `k` to search for at first; more are needed only if this many of the best are no longer valid."""
@@ -102,14 +103,18 @@ class Version:
                 yield source
         yield from new.values()
 
-    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
         """Returns scores and rows, both [B, k], best first; see `Index.search`."""
         if not len(self._keys[1]):
-            return self._search_base(vectors, k)
+            return self._search_base(vectors, k, filter)
         changed = self._score_changed(vectors)  # first: it is complete when the search of the files has returned
-        scores, rows = self._search_base(vectors, k)
-        owners = self._keys[1]
-        scores = np.concatenate([scores, changed.numpy()], axis=1)
+        scores, rows = self._search_base(vectors, k, filter)
+        owners, own = self._keys[1], changed.numpy()
+        if filter:
+            out = {entry.row for entry in self.entries.values() if not fits(entry.change.entity, filter)}
+            gone = np.isin(owners, list(out))
+            owners, own = owners[~gone], own[:, ~gone]
+        scores = np.concatenate([scores, own], axis=1)
         rows = np.concatenate([rows, np.broadcast_to(owners, (len(rows), len(owners)))], axis=1)
         return best_of_each(scores, rows, k)
 
@@ -145,12 +150,12 @@ class Version:
     def _removed_rows(self) -> IntArray:
         return np.array(sorted(self.removed.values()), np.int64)
 
-    def _search_base(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def _search_base(self, vectors: torch.Tensor, k: int, filter: Filter) -> tuple[FloatArray, IntArray]:
         """Searches the files, leaving out entities that were changed or removed."""
         most = k + len(self.removed)
         asked = min(k + _SPARE, most) if self.removed else k
         while True:
-            scores, rows = self.base.search(vectors, asked)
+            scores, rows = self.base.search(vectors, asked, filter)
             gone = np.isin(rows, self._removed_rows)
             if asked == most or (asked - gone.sum(axis=1) >= k).all():
                 break

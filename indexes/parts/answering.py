@@ -22,7 +22,7 @@ from indexes.store.index import Index
 from indexes.store.manifest import RECOGNITION
 from indexes.store.section_words import SECTION_WORDS, QuestionWords
 from indexes.store.word_search import WordSearch
-from retriever.types import Entity, IntArray
+from retriever.types import BoolArray, Entity, Filter, IntArray
 
 _PREFIX = "column "
 """Before the name of a column among what is wanted of entities."""
@@ -51,7 +51,18 @@ class PartAnswers:
         self._articles, self._text = Lines(folder / "entities.jsonl"), IndexText(self.index)
         self.answers: Mapping[str, Callable[[Message], bytes]] = {
             name: getattr(self, name)
-            for name in ("about", "search", "entities", "find", "sample", "weights", "sections", "texts", "scores")
+            for name in (
+                "about",
+                "search",
+                "entities",
+                "find",
+                "sample",
+                "weights",
+                "sections",
+                "texts",
+                "scores",
+                "check",
+            )
         }
 
     def answer(self, name: str, content: bytes) -> bytes:
@@ -72,7 +83,8 @@ class PartAnswers:
 
     def search(self, message: Message) -> bytes:
         """Finds the entities nearest to `queries`, with their positions in the whole, by which equals are ranked."""
-        scores, rows = self.index.search_keys(torch.from_numpy(message.columns["queries"].copy()), message.values["k"])
+        queries = torch.from_numpy(message.columns["queries"].copy())
+        scores, rows = self.index.search_keys(queries, message.values["k"], _filter(message))
         return write({"scores": scores, "rows": rows, "positions": self._at(rows)})
 
     def entities(self, message: Message) -> bytes:
@@ -138,14 +150,15 @@ class PartAnswers:
         vector = None if values["vector"] is None else np.array(values["vector"], np.float32)
         words = SharedWeights.read(message)
         question = QuestionWords(values["question"], [words], words)
-        matches = self._sections.search(question, vector, values["excluded"])
+        matches = self._sections.search(question, vector, values["excluded"], self._among(message))
         table = np.array([[np.nan if value is None else value for value in match] for match in matches], np.float64)
         return write({"matches": table.reshape(-1, 5)})
 
     def texts(self, message: Message) -> bytes:
         """Finds the `k` entities most similar to a `text`, and how similar those at `rows` are."""
         words = WordSearch(self._words.lists.with_weights(SharedWeights.read(message)))
-        similar = words.similar(message.values["text"], message.values["k"], message.values["rows"])
+        values = message.values
+        similar = words.similar(values["text"], values["k"], values["rows"], self._among(message))
         cosines = np.array([*similar.values()], np.float64)
         return write({"rows": np.array([*similar], np.int64), "cosines": cosines})
 
@@ -154,6 +167,21 @@ class PartAnswers:
         query = np.array(message.values["query"], np.float32)
         scores = self._text.scores_of_query(query, message.columns["rows"].tolist())
         return write({"scores": np.array(scores, np.float64)})
+
+    def check(self, message: Message) -> bytes:
+        """Says of each field and value of a filter why no entity here has it, that fits `within`; "" if one has."""
+        problems = []
+        for field in _filter(message):
+            try:
+                self.index.fields.check((field,), _filter(message, "within"))
+                problems.append("")
+            except ValueError as error:
+                problems.append(str(error))
+        return write({}, problems=problems)
+
+    def _among(self, message: Message) -> BoolArray | None:
+        among: BoolArray | None = self.index.fields.among(filter) if (filter := _filter(message)) else None
+        return among
 
     def _at(self, rows: IntArray) -> IntArray:
         positions = np.full(rows.shape, -1, np.int64)
@@ -167,6 +195,10 @@ class PartAnswers:
     @cached_property
     def _words(self) -> WordSearch:
         return WordSearch.open(self.index.folder)
+
+
+def _filter(message: Message, name: str = "filter") -> Filter:
+    return tuple((field, tuple(texts)) for field, texts in message.values[name])
 
 
 def _ranks(entity: Entity, name: str) -> Iterator[int]:

@@ -24,6 +24,7 @@ from indexes.parts.layout import part_of
 from indexes.parts.messages import Message, write
 from indexes.parts.remote import Parts
 from indexes.store.columns import Encoded, columns
+from indexes.store.fields import FIELDS
 from indexes.store.index import Index, OpenOptions, check_models
 from indexes.store.keys import IMAGE_WEIGHT, as_query
 from indexes.store.layout import THUMBNAILS
@@ -32,7 +33,7 @@ from indexes.store.section_vectors import SECTION_VECTORS
 from indexes.store.tokens import HostTokens, Residency, TokenStore
 from retriever.image_cache import ImageCache
 from retriever.label_reading import TextIndex
-from retriever.types import EngineError, Entity, FloatArray, IntArray, StoredTokens
+from retriever.types import EngineError, Entity, Filter, FloatArray, IntArray, StoredTokens
 
 _SPREAD = 1 << 24
 """Token rows reserved per entity: the tokens of the entity at row r begin at r * _SPREAD."""
@@ -152,10 +153,10 @@ class PartedIndex(Index):
         """Returns the number of entities, also of parts that are down."""
         return self.manifest.counts.entities
 
-    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
         """Returns scores and rows; see `Index.search`. Entities with equal scores are in the order of the whole."""
         queries = as_query(vectors.float().cpu(), self.manifest.inputs.candidates, self.image_weight).numpy()
-        answers = self.ask("search", write({"queries": queries}, k=k))
+        answers = self.ask("search", write({"queries": queries}, k=k, filter=filter))
         scores = np.concatenate([answer.columns["scores"] for answer in answers.values()], axis=1)
         positions = np.concatenate([answer.columns["positions"] for answer in answers.values()], axis=1)
         rows = np.concatenate(
@@ -240,6 +241,11 @@ class PartedIndex(Index):
                     lacking[other].columns[name] = self._encoded(name, answer, number)
         return found.columns[name]
 
+    @cached_property
+    def fields(self) -> Any:
+        """The fields of its entities."""
+        return _PartedFields(self)
+
     @property
     def residency(self) -> Residency:
         """Where the tokens are."""
@@ -303,6 +309,26 @@ class PartedIndex(Index):
         values, parts = answer.columns[_column(name)][number], answer.columns[f"{_column(name)} parts"][number]
         keys, width = np.frombuffer(parts, np.int64), answer.values["widths"][name]
         return Encoded(np.frombuffer(values, columns()[name].dtype).reshape(len(keys), width), keys)
+
+
+class _PartedFields:
+    """The fields of the entities of an index in parts (implements `retriever.filters.Fields`)."""
+
+    def __init__(self, index: PartedIndex) -> None:
+        self._ask = index.ask
+        self.names = index.manifest.inputs.columns.get(FIELDS, "").splitlines()
+
+    def check(self, filter: Filter, within: Filter) -> None:
+        """Checks that there are such fields, with such values in some part.
+
+        Raises:
+            ValueError: There are none; the message says what a part has instead.
+        """
+        single = [(name, (text,)) for name, texts in filter for text in texts]
+        answers = self._ask("check", write({}, filter=single, within=within))
+        for problems in zip(*(answer.values["problems"] for answer in answers.values()), strict=True):
+            if all(problems):
+                raise ValueError(problems[0])
 
 
 class _InParts(Residency):

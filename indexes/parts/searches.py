@@ -15,7 +15,7 @@ from indexes.store.keys import as_query
 from indexes.store.postings import TermArray
 from indexes.store.section_words import FINGERPRINT, SECTION_WORDS, terms_in
 from retriever.section_search import SectionMatch
-from retriever.types import FloatArray
+from retriever.types import Filter, FloatArray
 
 
 def _weights(index: PartedIndex, column: str, terms: TermArray) -> SharedWeights:
@@ -34,12 +34,14 @@ class PartedSections:
     def __init__(self, index: PartedIndex) -> None:
         self._index = index
 
-    def search(self, question: str, vector: FloatArray | None, excluded: Collection[int] = ()) -> list[SectionMatch]:
+    def search(
+        self, question: str, vector: FloatArray | None, excluded: Collection[int] = (), filter: Filter = ()
+    ) -> list[SectionMatch]:
         """Returns the sections that fit a question best, see `indexes.live.section_search.IndexSections`."""
         index, view, matches = self._index, self._index.view, list[SectionMatch]()
         has_words = index.manifest.inputs.columns.get(SECTION_WORDS) == FINGERPRINT
         weights = _weights(index, SECTION_WORDS, terms_in(question)) if has_words else SharedWeights.none()
-        values = {"question": question, "vector": None if vector is None else vector.tolist()}
+        values = {"question": question, "vector": None if vector is None else vector.tolist(), "filter": filter}
         own = {n: [row // view.of for row in excluded if row % view.of == n] for n in view.up}
         asked = {number: weights.write(excluded=rows, **values) for number, rows in own.items()}
         for number, answer in index.parts.ask("sections", asked).items():
@@ -69,12 +71,12 @@ class PartedText:
         encoded = self._index.column(IMAGE_TEXT, row)
         return encoded is not None and len(encoded.parts) > 0
 
-    def similar(self, text: str, k: int, rows: Iterable[int] = ()) -> dict[int, float]:
-        """Returns how similar texts and names of the `k` most similar entities, and of those at `rows`, are."""
+    def similar(self, text: str, k: int, rows: Iterable[int] = (), filter: Filter = ()) -> dict[int, float]:
+        """Returns how similar texts and names of entities are: of the `k` best that fit, and of those at `rows`."""
         index, view, every, wanted = self._index, self._index.view, dict[int, float](), [*rows]
         weights = _weights(index, IMAGE_TEXT, grams(text)[0])
         own = {n: [row // view.of for row in wanted if row % view.of == n] for n in view.up}
-        asked = {number: weights.write(text=text, k=k, rows=some) for number, some in own.items()}
+        asked = {number: weights.write(text=text, k=k, rows=some, filter=filter) for number, some in own.items()}
         for number, answer in index.parts.ask("texts", asked).items():
             similar = index.rows_in(number, answer.columns["rows"]).tolist()
             every |= zip(similar, answer.columns["cosines"].tolist(), strict=True)

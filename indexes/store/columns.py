@@ -123,7 +123,8 @@ def columns() -> Mapping[str, Column]:
         ValueError: An entry point does not name a `Column`.
     """
     own = "store.section_vectors:SECTION_VECTORS image_text:IMAGE_TEXT keypoints:KEYPOINTS section_words:SECTION_WORDS"
-    return {column.name: column for column in declared(GROUP, Column, [f"indexes.{name}" for name in own.split()])}
+    every = [f"indexes.{name}" for name in (*own.split(), "fields:FIELDS")]
+    return {column.name: column for column in declared(GROUP, Column, every)}
 
 
 def columns_of(manifest: Manifest) -> list[Column]:

@@ -65,7 +65,7 @@ def open_search(
     if gpu == "faiss":
         from indexes.store.search_faiss_gpu import open_faiss_gpu
 
-        return open_faiss_gpu(folder, record, device)
+        return open_faiss_gpu(folder, record, device, lambda: open_search(folder, record))
     if record is not None and (engine := find_engine(record.kind)):
         return engine.open(folder, record)
     if torch.device(device).type != "cpu":

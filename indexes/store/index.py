@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from indexes.store.article_store import ArticleStore, load_array, opened
-from indexes.store.columns import ColumnModel, Encoded, StoredColumn, column_files, columns_of
+from indexes.store.columns import ColumnModel, Encoded, StoredColumn, column_files, columns, columns_of
 from indexes.store.entity_index import open_search
 from indexes.store.generations import settled_files
 from indexes.store.keys import IMAGE_WEIGHT, as_query, labeled_owners, load_owners
@@ -35,7 +36,7 @@ from indexes.store.tokens import HostTokens, Residency, TokenStore
 from retriever.identity import is_hash
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.token_codec import TokenCodec
-from retriever.types import FloatArray, IntArray, StoredTokens
+from retriever.types import Filter, FloatArray, IntArray, StoredTokens
 
 logger = logging.getLogger(__name__)
 
@@ -210,8 +211,15 @@ class Index(ArticleStore):
         """A hash of what a search finds: of the manifest, with the checksums of all files, and of `image_weight`."""
         return hashlib.sha256(self.manifest.to_json() + repr(self.image_weight).encode()).hexdigest()[:16]
 
-    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Returns scores float32 and rows int64, both [B, k], best first.
+    @cached_property
+    def fields(self) -> Any:
+        """The fields of its entities, an `indexes.live.fields.IndexFields`."""
+        search = columns()["fields"].search
+        assert search is not None
+        return search(self, None)
+
+    def search(self, vectors: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
+        """Returns scores float32 and rows int64 of entities that fit a filter, both [B, k], best first.
 
         A score is the inner product of the image's vector and the entity's or, with combined keys, the weighted mean of
         two (`indexes.store.keys.as_query`); if an entity has several keys, the best one counts. If fewer than `k`
@@ -224,11 +232,12 @@ class Index(ArticleStore):
             raise ValueError(f"vectors must have shape (B, {self.manifest.dimension}), got {tuple(vectors.shape)}")
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        return self.search_keys(as_query(vectors, self.manifest.inputs.candidates, self.image_weight), k)
+        queries = as_query(vectors, self.manifest.inputs.candidates, self.image_weight)
+        return self.search_keys(queries, k, filter)
 
-    def search_keys(self, queries: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search_keys(self, queries: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
         """Searches for queries [B, length of a key], otherwise like `search`."""
-        return self._search.search(queries, k)
+        return self._search.search(queries, k, self.fields.among(filter) if filter else None)
 
     def token_rows(self, row: int) -> range:
         """Returns the rows of an entity's tokens: those of its sections, then of its images, labeled ones last.

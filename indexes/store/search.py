@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -17,13 +19,17 @@ from torch import Tensor
 
 from indexes.store.manifest import KEY_IDS, SEARCH, VECTORS, SearchRecord
 from retriever.gpu import to_device
-from retriever.types import FloatArray, IntArray
+from retriever.types import BoolArray, FloatArray, IntArray
 
 DEPTH = 20
 """Lowest number of results that an approximate search looks for; its recall was measured with this number."""
+SCANNED = 30_000
+"""Most rows whose vectors are compared one by one if a search is limited to them: it loses none of the best."""
 _SPARE = 64
 """Vectors beyond `k` that the half-precision scan of `DeviceSearch` returns: one of the best `k` is lost only if this
 many others are within the scan's rounding error (0.00024 for products from 0.25 to 0.5) of the last."""
+_TOGETHER = 1 << 12
+"""Vectors that are compared at a time if a search is limited to a few rows."""
 _COPIED = 1 << 18
 """Number of vectors copied to a device at a time."""
 
@@ -38,8 +44,14 @@ class Search(Protocol):
     def shape(self) -> tuple[int, int]:
         """Number of vectors and their length."""
 
-    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Returns inner products float32 and rows int64, both [B, k], best first, padded with -inf and -1."""
+    def search(self, vectors: Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
+        """Returns inner products float32 and rows int64, both [B, k], best first, padded with -inf and -1.
+
+        Args:
+            vectors: What to search for, [B, length].
+            k: Number of results.
+            among: Which rows may be found; by default all.
+        """
 
 
 class FaissSearch:
@@ -53,11 +65,28 @@ class FaissSearch:
         self._faiss = index
         self.shape: tuple[int, int] = (index.ntotal, index.d)
 
-    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
         """Returns inner products and rows, best first."""
-        scores, rows = self._faiss.search(vectors.float().contiguous().cpu().numpy(), k)
+        params = None if among is None else self._params(among)
+        scores, rows = self._faiss.search(vectors.float().contiguous().cpu().numpy(), k, params=params)
         scores[rows < 0] = -np.inf
         return scores, rows
+
+    def _params(self, among: BoolArray) -> Any:
+        """Returns FAISS's parameters of a search among some rows, which sees twice as many of them as one among all.
+
+        The nearest of these are farther away, where lists and graphs are less to the point.
+        """
+        library: Any = faiss  # its stubs know no selections
+        selector = library.IDSelectorBitmap(np.packbits(among, bitorder="little"))
+        inner, rarity = library.downcast_index(self._faiss.index), 2 * len(among) / max(int(among.sum()), 1)
+        if isinstance(inner, faiss.IndexIVF):
+            probed = min(math.ceil(inner.nprobe * rarity), inner.nlist)
+            return library.SearchParametersIVF(sel=selector, nprobe=probed)
+        if isinstance(inner, faiss.IndexHNSW):
+            visited = min(math.ceil(inner.hnsw.efSearch * rarity), len(among))
+            return library.SearchParametersHNSW(sel=selector, efSearch=visited)
+        return library.SearchParameters(sel=selector)
 
 
 class RescoredSearch:
@@ -70,14 +99,33 @@ class RescoredSearch:
     """
 
     def __init__(self, index: Any, vectors: NDArray[np.float16], factor: int) -> None:
-        self._search, self._vectors, self._factor = FaissSearch(index), vectors, factor
+        self._search, self._ids, self._vectors, self._factor = FaissSearch(index), index.id_map, vectors, factor
         self.shape: tuple[int, int] = self._search.shape
 
-    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
         """Returns inner products and rows, best first; may return fewer than `k` if the approximate search does."""
         queries = vectors.float().cpu()
+        if among is not None:
+            rows = np.flatnonzero(among & self._searchable)
+            if len(rows) <= SCANNED:
+                return scanned(self._vectors, queries, rows, k)
         depth = min(self._factor * max(k, DEPTH), self.shape[0])
-        return rescored(self._vectors, queries, self._search.search(queries, depth)[1] if depth else (), k)
+        return rescored(self._vectors, queries, self._search.search(queries, depth, among)[1] if depth else (), k)
+
+    @cached_property
+    def _searchable(self) -> BoolArray:
+        """Which rows have a vector."""
+        searchable = np.zeros(len(self._vectors), np.bool_)
+        searchable[faiss.vector_to_array(self._ids)] = True
+        return searchable
+
+
+def scanned(vectors: NDArray[np.float16], queries: Tensor, rows: IntArray, k: int) -> tuple[FloatArray, IntArray]:
+    """Returns exact inner products and rows [B, k], best first, of the same candidates for all; see `rescored`."""
+    blocks = (rows[start : start + _TOGETHER] for start in range(0, len(rows), _TOGETHER))
+    products = [torch.empty(len(queries), 0), *(queries @ torch.from_numpy(vectors[own]).float().T for own in blocks)]
+    best = torch.cat(products, dim=1).topk(min(k, len(rows)), dim=1)
+    return padded(k, best.values.numpy(), rows[best.indices.numpy()])
 
 
 def rescored(
@@ -129,20 +177,28 @@ class DeviceSearch:
         return cls(halves, torch.from_numpy(stored.rows).to(device))
 
     @torch.inference_mode()
-    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
         """Returns inner products and rows, best first; waits for the device once, to copy them from it."""
         queries = to_device(vectors, self._vectors.device).half()
-        found = [self._scan(queries, start, k + _SPARE) for start in range(0, max(len(self._rows), 1), self._block)]
+        out = None if among is None else ~to_device(torch.from_numpy(among), self._vectors.device)[self._rows]
+        starts = range(0, max(len(self._rows), 1), self._block)
+        found = [self._scan(queries, start, k + _SPARE, out) for start in starts]
         coarse, places = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
-        kept = coarse.topk(min(k + _SPARE, coarse.shape[1]), dim=1).indices
-        places = places.gather(1, kept)
+        kept = coarse.topk(min(k + _SPARE, coarse.shape[1]), dim=1)
+        places = places.gather(1, kept.indices)
         exact = torch.einsum("bd,bnd->bn", queries.float(), self._vectors[places].float())
+        rows = self._rows[places]
+        if out is not None:
+            exact, rows = exact.masked_fill(out[places], -torch.inf), rows.masked_fill(out[places], -1)
         best = exact.topk(min(k, exact.shape[1]), dim=1)
-        return padded(k, *to_host(best.values, self._rows[places.gather(1, best.indices)]))
+        return padded(k, *to_host(best.values, rows.gather(1, best.indices)))
 
-    def _scan(self, queries: Tensor, start: int, k: int) -> tuple[Tensor, Tensor]:
+    def _scan(self, queries: Tensor, start: int, k: int, out: Tensor | None) -> tuple[Tensor, Tensor]:
         block = self._vectors[start : start + self._block]
-        best = (queries @ block.T).topk(min(k, len(block)), dim=1)
+        products = queries @ block.T
+        if out is not None:
+            products.masked_fill_(out[start : start + self._block], -torch.inf)
+        best = products.topk(min(k, len(block)), dim=1)
         return best.values, best.indices + start
 
 
@@ -176,11 +232,12 @@ class BestKeySearch:
         self._search, self._entities, self._owners = search, entities, owners
         self.shape: tuple[int, int] = search.shape
 
-    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
         """Returns inner products and rows of entities, best first."""
         asked = min(2 * k, self.shape[0])
+        own = None if among is None else np.concatenate([among, among[self._owners]])
         while True:
-            scores, keys = self._search.search(vectors, max(asked, 1))
+            scores, keys = self._search.search(vectors, max(asked, 1), own)
             rows = keys.copy()
             further = keys >= self._entities
             rows[further] = self._owners[keys[further] - self._entities]

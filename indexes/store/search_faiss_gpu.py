@@ -29,7 +29,7 @@ from torch.nn import functional
 from indexes.store.manifest import SearchRecord
 from indexes.store.search import DEPTH, Search, StoredVectors, load_vectors, padded, read_faiss, rescored, to_host
 from retriever.gpu import to_device
-from retriever.types import FloatArray, IntArray
+from retriever.types import BoolArray, FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
 
@@ -45,20 +45,26 @@ Read = Callable[[int, int], NDArray[np.float16]]
 _TORCH = 'set search.gpu = "torch"'
 
 
-def open_faiss_gpu(folder: Path, record: SearchRecord | None, device: torch.device | str) -> Search:
+def open_faiss_gpu(
+    folder: Path, record: SearchRecord | None, device: torch.device | str, on_cpu: Callable[[], Search]
+) -> Search:
     """Opens the entity index in a folder for search with FAISS on a GPU.
 
     Args:
         folder: The folder of an index.
         record: How to search it, from the manifest; `None` for an index of format version 2.
         device: The GPU.
+        on_cpu: Opens the same for search on the CPU.
 
     Raises:
         ValueError: The device is not a GPU, the installed FAISS cannot use one, or Milvus searches this index.
     """
     if record is not None and record.kind == "milvus":
         raise ValueError(f'{folder}: is searched by Milvus, not by search.gpu = "faiss"; {_TORCH}')
-    gpu = FaissGpu(device)
+    return WithSelections(_open(FaissGpu(device), folder, record), functools.cache(on_cpu))
+
+
+def _open(gpu: FaissGpu, folder: Path, record: SearchRecord | None) -> FaissGpuVectors | FaissGpuCodes:
     if record is not None and record.kind == "ivf-pq":
         codes = as_byte_codes(read_faiss(folder), any_size=gpu.cuvs, most_lists=MOST)
         if codes is not None:
@@ -66,6 +72,23 @@ def open_faiss_gpu(folder: Path, record: SearchRecord | None, device: torch.devi
         logger.warning("%s: FAISS has no form of %s on a GPU, so its vectors are searched exactly", folder, record)
     stored = StoredVectors(folder, record)
     return FaissGpuVectors(gpu, stored.read, stored.dimension, stored.rows)
+
+
+class WithSelections:
+    """Searches on a GPU among all rows, and on the CPU among some: FAISS selects no rows on a GPU.
+
+    Args:
+        on_gpu: Searches on the GPU.
+        on_cpu: Returns a search on the CPU.
+    """
+
+    def __init__(self, on_gpu: FaissGpuVectors | FaissGpuCodes, on_cpu: Callable[[], Search]) -> None:
+        self.on_gpu, self._on_cpu = on_gpu, on_cpu
+        self.shape: tuple[int, int] = on_gpu.shape
+
+    def search(self, vectors: Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
+        """Returns inner products and rows, best first."""
+        return self.on_gpu.search(vectors, k) if among is None else self._on_cpu().search(vectors, k, among)
 
 
 class FaissGpu:

@@ -28,10 +28,10 @@ from indexes.store.keys import Keys
 from indexes.store.layout import REBUILD
 from indexes.store.manifest import KEY_IDS, SearchRecord
 from indexes.store.recall import ExactSearch, HeldOutQueries
-from indexes.store.search import DEPTH, load_vectors, rescored
+from indexes.store.search import DEPTH, load_vectors, rescored, scanned
 from indexes.store.search_kinds import TARGET, blocks, write_key_vectors
 from retriever.files import write_whole
-from retriever.types import EngineError, FloatArray, IntArray
+from retriever.types import BoolArray, EngineError, FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
 
@@ -164,9 +164,12 @@ class MilvusSearch:
         self._collection, self._ids, self._vectors, self._factor = collection, ids, vectors, factor
         self.shape: tuple[int, int] = (ids.shape[1], vectors.shape[1])
 
-    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Returns inner products and keys, best first."""
+    def search(self, vectors: torch.Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
+        """Returns inner products and keys, best first; some keys alone are compared one by one."""
         queries = vectors.float().cpu()
+        if among is not None:
+            keys = np.sort(self._ids[1])
+            return scanned(self._vectors, queries, keys[among[keys]], k)
         depth = min(self._factor * max(k, DEPTH), self.shape[0])
         found = self._collection.candidates(queries.numpy(), depth) if depth else iter([np.empty(0, np.int64)])
         return rescored(self._vectors, queries, map(self._known, found), k)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexes.store.columns import SPREAD
-from retriever.types import FloatArray, IntArray
+from indexes.store.search import SCANNED
+from retriever.types import BoolArray, FloatArray, IntArray
 
 _SHORTLIST = 1000
 """Windows that are compared exactly: signs alone lose some of the nearest."""
@@ -36,14 +38,24 @@ class SectionVectors:
         for first in range(0, len(values), _AT_A_TIME):
             self._signs.add(_signs(values[first : first + _AT_A_TIME]))
 
-    def nearest(self, question: FloatArray, k: int, left_out: Collection[int] = ()) -> dict[Place, float]:
+    def nearest(
+        self, question: FloatArray, k: int, left_out: Collection[int] = (), among: BoolArray | None = None
+    ) -> dict[Place, float]:
         """Returns the cosines of the `k` windows nearest to a normalized vector [D], by their sections, best first.
 
-        Entities at the rows in `left_out` have none.
+        Entities at the rows in `left_out` have none. If only the rows that are true in `among` may have any, and they
+        have few windows, all of these are compared exactly.
         """
         if not len(self._values):
             return {}
-        numbers = np.sort(self._shortlist(question, min(_SHORTLIST + len(left_out), len(self._values))))
+        chosen = None if among is None else np.flatnonzero(among[self._keys // SPREAD])
+        if chosen is not None and len(chosen) <= SCANNED:
+            numbers = chosen
+        else:
+            rarity = 1 if chosen is None else len(self._values) / len(chosen)
+            wanted = math.ceil((_SHORTLIST + len(left_out)) * rarity)
+            numbers = np.sort(self._shortlist(question, min(wanted, len(self._values))))
+            numbers = numbers if among is None else numbers[among[self._keys[numbers] // SPREAD]]
         if left_out:
             numbers = numbers[~np.isin(self._keys[numbers] // SPREAD, list(left_out))]
         return self._best(question, numbers, k)

@@ -13,6 +13,7 @@ import numpy as np
 
 from indexes.store.grams import grams
 from indexes.store.postings import Document, InvertedLists, Layout, write_postings
+from retriever.types import BoolArray
 
 FILES = ("word_grams.npy", "word_starts.npy", "word_postings.npy", "word_documents.npy")
 _LAYOUT = Layout(FILES, grams)
@@ -42,9 +43,10 @@ class WordSearch:
         """Returns a search of other documents, in the order of their rows, with the weights of this one."""
         return WordSearch(self.lists.of_others(documents))
 
-    def similar(self, text: str, k: int, rows: Iterable[int] = ()) -> dict[int, float]:
+    def similar(self, text: str, k: int, rows: Iterable[int] = (), among: BoolArray | None = None) -> dict[int, float]:
         """Returns the cosine of the `k` entities most similar to a text, best first, and of those at `rows`.
 
+        The `k` are of the rows that are true in `among`, by default of all.
         If a text's grams have more postings than a search reads, the most frequent grams add nothing to the cosine.
         """
         own, counts = grams(text)
@@ -61,7 +63,8 @@ class WordSearch:
         cosines = sums[documents] / (lengths * length)
         first = np.flatnonzero(np.diff(owners, prepend=-1))
         entities, best = owners[first], np.maximum.reduceat(cosines, first)
-        order = np.argsort(-best, kind="stable")[:k]
+        order = np.argsort(-best, kind="stable")
+        order = (order if among is None else order[among[entities[order]]])[:k]
         found = dict(zip(entities[order].tolist(), best[order].tolist(), strict=True))
         others = np.array([row for row in rows if row not in found], np.int64)
         at = np.minimum(np.searchsorted(entities, others), len(entities) - 1)

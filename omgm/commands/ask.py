@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -29,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("image", metavar="IMAGE", nargs="?", help="the image, if any: a file or an http(s) URL")
     parser.add_argument("question", metavar="QUESTION", help="the question")
     parser.add_argument("--thoughts", action="store_true", help="show what a reasoning model thought, too")
+    about = "only find entities whose FIELD is VALUE; may be repeated, for one of several values or more fields"
+    parser.add_argument("--filter", action="append", default=[], metavar="FIELD=VALUE", help=about)
     *modes, last = mode_names()
     agent = add_agent(parser, f"{', '.join(modes)} or {last}", "replay searches, pages and replies recorded here")
     agent.add_argument("--region", action="append", default=[], metavar="X1,Y1,X2,Y2", help="a region; may be repeated")
@@ -57,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     from omgm.api import OMGM
 
     with OMGM.open(args.index, profile) as omgm:
-        answer = omgm.ask(image, args.question)
+        answer = omgm.ask(image, args.question, filter=_filter(args.filter))
     if args.json:
         print_json(_as_dict(answer) | ({"thoughts": answer.thoughts} if args.thoughts else {}))
         return
@@ -97,10 +100,20 @@ def _ask_mode(args: argparse.Namespace, profile: Profile, image: Path | bytes) -
         raise ValueError(f"{trail['stopped']}: {trail['failure']}")
 
 
+def _filter(pairs: Sequence[str]) -> dict[str, list[str]]:
+    values = dict[str, list[str]]()
+    for name, equals, value in (pair.partition("=") for pair in pairs):
+        if not equals:
+            raise ValueError(f"--filter must be FIELD=VALUE, such as category=bird, got {name!r}")
+        values.setdefault(name.strip(), []).append(value)
+    return values
+
+
 async def _run_mode(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> ModeAnswer:
     from omgm.api import OMGM
     from omgm.modes import ModeContext, open_mode
     from omgm.parts import build_encoder
+    from retriever.filters import check, filter_of, within
     from retriever.images import load_image
     from serving.modes import ModeRequest
     from serving.schemas import AgentBudget
@@ -112,7 +125,10 @@ async def _run_mode(args: argparse.Namespace, profile: Profile, image: Path | by
         context = ModeContext(profile, omgm, encoder, closing, args.corpus, args.record, may_propose=not boxes)
         mode = open_mode(args.mode, context)
         request = ModeRequest(args.question.strip(), load_image(image), AgentBudget(), boxes)
-        return await mode.begin(request)(None)
+        filter = filter_of(_filter(args.filter))
+        check(omgm.index, filter)
+        with within(filter):
+            return await mode.begin(request)(None)
 
 
 def _write_trail(args: argparse.Namespace, answer: ModeAnswer) -> None:

@@ -75,6 +75,15 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         metavar="PATTERN",
         help="leave out entities whose id or file fits; pages means lists and pages about the site; may be repeated",
     )
+    parser.add_argument(
+        "--field",
+        action="append",
+        default=[],
+        dest="fields",
+        metavar="NAME",
+        help="a field of the knowledge base that searches can be limited by, such as category, or category=genre.name; "
+        "file and language are known of every file; may be repeated",
+    )
 
 
 def add_max_bad(parser: argparse.ArgumentParser, listed: str = " and listed in report.json") -> None:
@@ -107,11 +116,11 @@ def _listed(names: Iterable[str]) -> str:
 
 def reading_of(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the options for reading the knowledge base: format, field names and tolerated share of bad entries."""
-    from indexes.knowledge.selection import ONLY, SKIP
+    from indexes.knowledge.selection import FIELDS, ONLY, SKIP
     from indexes.knowledge.understanding.fields import GUESSES
     from indexes.labeled_values import parse_names
 
-    chosen = {key: "\n".join(getattr(args, key)) for key in (ONLY, SKIP) if getattr(args, key)}
+    chosen = {key: "\n".join(getattr(args, key)) for key in (ONLY, SKIP, FIELDS) if getattr(args, key)}
     given = {"kb_format": args.kb_format, "names": parse_names(args.names, GUESSES) | chosen}
     max_bad = getattr(args, "max_bad", None)
     return given if max_bad is None else given | {"max_bad": max_bad}

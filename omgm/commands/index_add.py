@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> None:
     with closing(opened) as editor:
         editor.compact_after = COMPACT_AFTER
         inputs, only = editor.index.manifest.inputs, None
+        reading["names"] = with_fields(reading["names"], editor.index.fields.names)
         if (root := root_of(kb, editor.index)) is not None:
             kb, only = root, kb.resolve()
         kb_format = reading["kb_format"] or (guess_format(kb) if only is None else inputs.kb_format)
@@ -114,6 +115,22 @@ def run(args: argparse.Namespace) -> None:
     lines = [f"{args.index}: {done}; {counted(held, 'entity')}{changes_left(args.index, changes)}"]
     said = (*lines, *_said(outcome, only or kb), *problem_lines(problems), outdated)
     report(args, counts | {"entities": held, "changes": changes} | account, "\n".join(filter(None, said)))
+
+
+def with_fields(names: Mapping[str, str], fields: Sequence[str]) -> dict[str, str]:
+    """Returns names of fields with those of an index, of which an entity may lack any.
+
+    Raises:
+        ValueError: The index has not all that are named.
+    """
+    from indexes.knowledge.selection import FIELDS
+
+    named = {line.partition("=")[0].rstrip("?"): line for line in names.get(FIELDS, "").splitlines()}
+    if unknown := sorted(named.keys() - set(fields)):
+        have = f"its fields are {', '.join(fields)}" if fields else "it was built without --field"
+        raise ValueError(f"--field {unknown[0]}: the index has no such field; {have}")
+    listed = "\n".join(named.get(name, f"{name}?") for name in fields)
+    return {**names, FIELDS: listed} if listed else dict(names)
 
 
 def _said(outcome: Outcome, kb: Path) -> Iterator[str]:

@@ -37,11 +37,12 @@ def run(args: argparse.Namespace) -> None:
         "outdated_recognition": outdated_recognition(args.index, index),
     }
     changes = f"{counted(index.changes, 'change')} since the files were written"
+    named = {name: ", ".join(model.splitlines()) for name, model in inputs.columns.items()}
     lines = [
         f"{index.name}: {counted(len(index), 'entity')}, {changes}",
         f"{counts.with_image:,} with an image; {counted(counts.sections, 'section')}, "
         f"{counts.token_sections:,} with tokens",
-        *(f"column {name}: {counted(rows, 'row')} of {inputs.columns[name]}" for name, rows in counts.columns.items()),
+        *(f"column {name}: {counted(rows, 'row')} of {named[name]}" for name, rows in counts.columns.items()),
         f"files: {found['files']}, {found['bytes']:,} bytes and thumbnails; log: {found['log_bytes']:,} bytes",
         f"encoder {inputs.encoder}, fusion encoder {inputs.fusion}, tokens {inputs.tokens}, "
         f"candidates {inputs.candidates}, summaries {inputs.summarizer}",

@@ -158,7 +158,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     all_signs(retriever, encoder)
     second = next((step for step in retriever.steps if isinstance(step, FusionRerank)), None)
     if second is None:
-        raise ValueError(f"profile {profile.name}: steps: --recognition needs the step \"fusion\"")
+        raise ValueError(f'profile {profile.name}: steps: --recognition needs the step "fusion"')
     verify, second.verify = second.verify, None
     seen = read_images((one.image_id for one in questions), images)
     contents = seen.names()  # copies belong to the same half of the data

@@ -10,9 +10,11 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from retriever.asking import EntityIndex
+from retriever.filters import SCOPE, fits
 from retriever.lexical import MARKS
 from retriever.types import Entity
 from retriever.unspaced import UNSPACED
@@ -84,33 +86,38 @@ class FullText:
         return self._changes
 
     def search(self, query: str, k: int) -> list[Place]:
-        """Finds the `k` best sections for a query, best first."""
+        """Finds the `k` best sections for a query that the caller may see, best first."""
         words = list(dict.fromkeys(_terms(query)))[:MOST_WORDS]
         if not words:
             return []
         # A single character is the beginning of a pair, or the last one of its run.
         matching = " OR ".join(f'"{word}"*' if _JOINED.fullmatch(word) else f'"{word}"' for word in words)
+        scope = SCOPE.get()
         with self._lock, self._pinned() as version:
             found = self._current(version).execute(
                 "SELECT entity, position FROM sections JOIN places ON places.id = sections.rowid "
                 "WHERE sections MATCH ? ORDER BY bm25(sections, ?, ?, ?), places.id LIMIT ?",
-                (matching, TITLE_WEIGHT, SECTION_WEIGHT, TEXT_WEIGHT, k),
-            ).fetchall()  # fmt: skip
-            return [Place(row, self._index.entity(row), position) for row, position in found]
+                (matching, TITLE_WEIGHT, SECTION_WEIGHT, TEXT_WEIGHT, -1 if scope else k),
+            )  # fmt: skip
+            places = (Place(row, self._index.entity(row), position) for row, position in found)
+            return list(islice((place for place in places if fits(place.entity, scope)), k))
 
     def row_of_name(self, name: str) -> int | None:
         """Returns the row of the entity with a title or URL (case-insensitive), or `None` if there is none."""
         with self._lock, self._pinned() as version:
-            query = "SELECT MIN(entity) FROM names WHERE name = ?"
-            [found] = self._current(version).execute(query, (_plain(name),)).fetchone()
-        return None if found is None else int(found)
+            query = "SELECT entity FROM names WHERE name = ? ORDER BY entity"
+            rows = self._current(version).execute(query, (_plain(name),)).fetchall()
+            return next((int(row) for [row] in rows if self._is_seen(row)), None)
 
     def entity_of(self, name: str) -> Entity | None:
         """Returns the entity with an id, a title or a URL, or `None` if there is none."""
         with self._pinned():
             row = self._index.row_of(name)
-            row = self.row_of_name(name) if row is None else row
+            row = self.row_of_name(name) if row is None or not self._is_seen(row) else row
             return None if row is None else self._index.entity(row)
+
+    def _is_seen(self, row: int) -> bool:
+        return fits(self._index.entity(row), SCOPE.get())
 
     @contextmanager
     def _pinned(self) -> Iterator[object]:

@@ -10,6 +10,7 @@ from typing import Annotated
 from PIL import Image
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
+from retriever.filters import SCOPE
 from retriever.searching import Searcher
 from retriever.texts import section_passage
 from retriever.types import Candidate, Entity, Options, Query, RetrievalResult
@@ -152,9 +153,9 @@ class IndexTools:
         entity = await asyncio.to_thread(self._texts.entity_of, page)
         return None if entity is None else await asyncio.to_thread(_article, entity, question)
 
-    def changes(self) -> list[int]:
-        """Returns the number of changes of the index while it was open, or [] if there were none."""
-        return [changes] if (changes := self._texts.changes) else []
+    def changes(self) -> list[object]:
+        """Returns the number of changes of the index while it was open, unless it is 0, and what the caller may see."""
+        return [*filter(None, [self._texts.changes]), *SCOPE.get()]
 
     def _key(self) -> list[object]:
         """Returns the state of the index that a cached result depends on."""

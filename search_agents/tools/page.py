@@ -47,7 +47,7 @@ class PageViewArguments(PageArguments):
 
 
 def open_page(
-    openers: Sequence[Opener], screenshot: Screenshot | None = None, changes: Callable[[], list[int]] = list
+    openers: Sequence[Opener], screenshot: Screenshot | None = None, changes: Callable[[], list[object]] = list
 ) -> Tool:
     """Returns the tool; the first opener that knows a page opens it.
 

@@ -19,6 +19,7 @@ from retriever.fusion import fuse
 from retriever.types import (
     Candidate,
     Entity,
+    Filter,
     FloatArray,
     Generation,
     GenerationRequest,
@@ -79,7 +80,7 @@ class FakeIndex:
     def __len__(self) -> int:
         return len(LANDS)
 
-    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
         scores = vectors.numpy() @ self._vectors.T
         rows = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(scores, rows, axis=1), rows

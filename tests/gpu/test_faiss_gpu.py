@@ -21,7 +21,13 @@ from indexes.store.keys import Keys
 from indexes.store.manifest import SearchKind, SearchRecord
 from indexes.store.recall import HeldOutQueries
 from indexes.store.search import BestKeySearch, DeviceSearch, Search
-from indexes.store.search_faiss_gpu import MOST, FaissGpu, FaissGpuCodes, FaissGpuVectors, open_faiss_gpu
+from indexes.store.search_faiss_gpu import (
+    MOST,
+    FaissGpu,
+    FaissGpuCodes,
+    FaissGpuVectors,
+    WithSelections,
+)
 from indexes.store.search_kinds import write_search
 from retriever.types import FloatArray, IntArray
 from tests.fakes.faiss_gpu import FakeFaiss
@@ -91,7 +97,8 @@ def test_each_kind_finds_what_it_finds_on_the_cpu(library: FakeFaiss | None, tmp
     record = written(tmp_path, kind, vectors, rows, queries)
     asked = torch.from_numpy(queries)
     search = open_search(tmp_path, record, "cuda", "faiss")
-    assert isinstance(search, FaissGpuCodes if kind == "ivf-pq" else FaissGpuVectors)
+    assert isinstance(search, WithSelections)
+    assert isinstance(search.on_gpu, FaissGpuCodes if kind == "ivf-pq" else FaissGpuVectors)
     assert search.shape == open_search(tmp_path, record).shape == (2996, WIDTH)
     scores, found = search.search(asked.to("cuda"), 20)
     products = np.einsum("qd,qnd->qn", queries, vectors.astype(np.float16).astype(np.float32)[found])
@@ -109,7 +116,11 @@ def test_an_index_of_format_version_2(library: FakeFaiss | None, tmp_path: Path)
     index.add_with_ids(vectors, np.arange(60) * 3)
     faiss.write_index(index, str(tmp_path / "entities.faiss"))
     asked = torch.from_numpy(clustered(4, WIDTH, seed=3))
-    same(open_faiss_gpu(tmp_path, None, "cuda").search(asked, 5), open_search(tmp_path, None).search(asked, 5), 1e-3)
+    same(
+        open_search(tmp_path, None, "cuda", "faiss").search(asked, 5),
+        open_search(tmp_path, None).search(asked, 5),
+        1e-3,
+    )
 
 
 @pytest.mark.parametrize("count", [0, 3])
@@ -140,7 +151,8 @@ def test_a_search_waits_once(library: FakeFaiss | None, cuda: Device, tmp_path: 
     vectors, rows = halves(1000), np.arange(1000)
     exact = searching(vectors, rows, 300)
     record = written(tmp_path, "ivf-pq", clustered(1000, WIDTH), rows, clustered(0, WIDTH))
-    searches: list[Search] = [exact, open_search(tmp_path, record, "cuda", "faiss")]
+    searches: list[Search] = [open_search(tmp_path, record, "cuda", "faiss")]
+    searches.insert(0, WithSelections(exact, lambda: searches[1]))
     searches += [DeviceSearch(torch.from_numpy(vectors).to("cuda"), torch.arange(1000).to("cuda"), block=300)]
     searches += [BestKeySearch(one, 800, np.arange(200)) for one in searches]
     asked = torch.from_numpy(clustered(4, WIDTH, seed=2))
@@ -203,4 +215,5 @@ def test_an_index_keeps_its_library(library: FakeFaiss | None, tmp_path: Path) -
         for index in (world.open(), writer, reader)
     ]
     assert names[0] == names[1] == names[2] and len(names[0]) == 18
-    assert all(isinstance(index.version.base._search, FaissGpuVectors) for index in (writer, reader))
+    searches = [index.version.base._search for index in (writer, reader)]
+    assert all(isinstance(search, WithSelections) for search in searches)

@@ -10,7 +10,7 @@ from PIL import Image
 
 from retriever.asking import EntityIndex
 from retriever.step1_search import EntitySearch
-from retriever.types import FloatArray, IntArray, Options, Query
+from retriever.types import Filter, FloatArray, IntArray, Options, Query
 
 KEYS = torch.tensor([[0.8, 0.0, 0.6, 0.0], [0.8, 0.0, 0.0, 0.6], [0.0, 0.8, 0.36, 0.48], [0.0, 0.8, -0.6, 0.0]])
 
@@ -35,7 +35,7 @@ class Exact:
     def __len__(self) -> int:
         return len(KEYS)
 
-    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
         self.searched += (len(vectors),)
         scores, rows = (vectors @ KEYS.T).topk(k)
         return scores.numpy(), rows.numpy().astype(np.int64)

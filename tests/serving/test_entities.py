@@ -119,6 +119,7 @@ def test_an_article_by_json_is_found_at_once(live: Live) -> None:
         "title": "Zed",
         "url": "https://z.example",
         "image": found["entity"]["image"],
+        "fields": {},
         "sections": [{**SECTIONS[0], "index": 0}],
     }
 

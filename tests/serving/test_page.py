@@ -373,6 +373,17 @@ def test_a_question_without_a_photo(page: Browser, flag: Path) -> None:
     assert all("image=" not in opened(page, turn, "curl").text for turn in turns(page))
 
 
+def test_the_address_limits_what_is_found(chromium: Browser, world: World) -> None:
+    """Each `filter` of the page's address is sent; this index has no fields."""
+    chromium.get(f"{world.url}/?filter=category=bird&filter=category=a%3Db&filter=year=1999")
+    box = by_id(chromium, "question")
+    assert box.get_attribute("placeholder") == "What would you like to know? (category=bird) (category=a=b) (year=1999)"
+    box.send_keys("When was the treaty?\n")
+    wait(chromium, lambda: "this index has no fields" in by_id(chromium, "history").text)
+    sent = chromium.find_element("css selector", ".curl code").get_attribute("textContent")
+    assert '"filter":{"category":["bird","a=b"],"year":["1999"]}' in str(sent)
+
+
 def test_curl_names_no_key(chromium: Browser, tmp_path: Path, flag: Path) -> None:
     with served(tmp_path, ServingSettings(read_keys=(digest_of("omgm-reader"),))) as world:
         chromium.get(world.url)

@@ -19,7 +19,7 @@ from evaluation.datasets import Question
 from indexes.knowledge.sources import FolderImages
 from indexes.ranked_lists import Order
 from retriever.models.encoder import ClipEncoder
-from retriever.types import ArticleImage, Entity, FloatArray, IntArray, Section, StoredTokens
+from retriever.types import ArticleImage, Entity, Filter, FloatArray, IntArray, Section, StoredTokens
 from tests.fakes.training_world import TrainingWorld
 from training.mine import mine_negatives
 from training.negatives import read_negatives
@@ -34,7 +34,7 @@ class Lands:
     def __len__(self) -> int:
         return 3
 
-    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
         rows = torch.tensor([0, 1, 2, -1])[:k].repeat(len(vectors), 1).numpy()
         return 2 - rows.astype("float32"), rows
 
@@ -234,7 +234,7 @@ class Cities(Lands):
     def __len__(self) -> int:
         return 4
 
-    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
         rows = torch.tensor([3, 2, 1, 0]).repeat(len(vectors), 1).numpy()
         return rows.astype("float32"), rows
 

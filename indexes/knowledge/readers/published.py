@@ -16,6 +16,7 @@ from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.sections import split_article, split_text
 from indexes.knowledge.understanding.fields import check_position, check_text, field_of, images_in, items, text, texts
 from indexes.labeled_values import Names, kind
+from retriever.filters import filter_of
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted
 
@@ -174,7 +175,17 @@ def own_entity(row: Any, place: str, names: Names) -> Entity:
         url=_string(row, "url", place, names),
         images=(*images, *map(ArticleImage, first[1:])),
         names=tuple(check_text(other, place, "names") for other in others if isinstance(other, str)),
+        fields=_own_fields(row.get("fields"), place),
     )
+
+
+def _own_fields(values: Any, place: str) -> tuple[tuple[str, str], ...]:
+    if not isinstance(values, dict):  # a field of another meaning
+        return ()
+    try:
+        return tuple((name, text) for name, texts in filter_of(values) for text in texts)
+    except ValueError as error:
+        raise ValueError(f"{place}: {str(error).replace('filter', 'fields')}") from error
 
 
 def _own_sections(row: dict[str, Any], title: str, place: str, names: Names) -> Iterator[tuple[str, str]]:

@@ -33,7 +33,7 @@ from retriever.protocols import Step
 from retriever.recognition import Recognition, Signs
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
-from retriever.types import ArticleImage, Candidate, Entity, FloatArray, IntArray, Query, Section
+from retriever.types import ArticleImage, BoolArray, Candidate, Entity, FloatArray, IntArray, Query, Section
 from tests.fakes.builds import KILLED, FusedEncoder, FusedFusion, burning
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index, plan
@@ -342,7 +342,7 @@ class Depths:
     def __init__(self, scores: FloatArray, most: int = 1000) -> None:
         self._scores, self._most, self.shape, self.asked = scores, most, (len(scores), 1), list[int]()
 
-    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: torch.Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
         self.asked.append(k)
         order = np.argsort(-self._scores, kind="stable")[: min(k, self._most)]
         missing = k - len(order)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from indexes.store.keys import Keys
 from indexes.store.recall import ExactSearch, draw_rows, mixed_queries
-from retriever.types import FloatArray, IntArray
+from retriever.types import BoolArray, FloatArray, IntArray
 from tests.fakes.vectors import clustered
 
 
@@ -18,7 +18,7 @@ class Fixed:
         self.rows = rows
         self.shape = (6, 2)
 
-    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
         return np.zeros((len(vectors), k), np.float32), np.array([self.rows] * len(vectors), np.int64)
 
 

@@ -19,7 +19,7 @@ from indexes.store.keys import Keys
 from indexes.store.manifest import SearchKind, SearchRecord
 from indexes.store.recall import HeldOutQueries
 from indexes.store.search import DeviceSearch, read_faiss
-from indexes.store.search_faiss_gpu import FaissGpu, FaissGpuCodes, FaissGpuVectors, as_byte_codes
+from indexes.store.search_faiss_gpu import FaissGpu, FaissGpuCodes, FaissGpuVectors, WithSelections, as_byte_codes
 from indexes.store.search_kinds import describe, write_search
 from tests.fakes.faiss_gpu import FakeFaiss
 from tests.fakes.vectors import clustered
@@ -98,7 +98,9 @@ def test_what_each_kind_becomes(
     caplog.clear()
     with pretend_cuda():
         search = open_search(tmp_path, record, "cuda", "faiss")
-        assert isinstance(search, expected) and search.shape == (1000, width)
+        assert (
+            isinstance(search, WithSelections) and isinstance(search.on_gpu, expected) and search.shape == (1000, width)
+        )
         stream = torch.cuda.Stream()
         stream.cuda_stream = 7
         monkeypatch.setattr(torch.cuda, "current_stream", lambda _: stream)

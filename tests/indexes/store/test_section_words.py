@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexes.store import postings
+from indexes.store import postings, section_nearest
+from indexes.store.columns import SPREAD
 from indexes.store.postings import InvertedLists, write_postings
 from indexes.store.section_nearest import SectionVectors
 from indexes.store.section_words import LAYOUT, QuestionWords, documents_of, name_terms
@@ -99,4 +100,19 @@ def test_the_nearest_vectors_are_the_exact_ones() -> None:
         (0, int(keys[0])): pytest.approx(best[int(keys[0])], abs=1e-5)
     }
     assert vectors.nearest(question, 5, left_out=[0]) == {}
+    assert vectors.nearest(question, 5, among=np.array([False])) == {}
+    assert vectors.nearest(question, 5, among=np.array([True])) == found
     assert SectionVectors(values[:0], keys[:0]).nearest(question, 5) == {}
+
+
+@pytest.mark.parametrize("scanned", [0, 30_000])
+def test_the_nearest_vectors_of_some_entities(monkeypatch: pytest.MonkeyPatch, scanned: int) -> None:
+    monkeypatch.setattr(section_nearest, "SCANNED", scanned)
+    rng = np.random.default_rng(1)
+    values, rows = rng.integers(-100, 100, (5000, 20), dtype=np.int8), np.sort(rng.integers(0, 500, 5000))
+    question = rng.standard_normal(20).astype(np.float32)
+    among = rng.random(500) < 0.05
+    vectors = SectionVectors(values, rows * SPREAD)
+    cosines = np.where(among[rows], values @ question / np.linalg.norm(values.astype(np.float32), axis=1), -2)
+    best = np.argsort(-cosines)[:10]
+    assert list(vectors.nearest(question, 10, among=among)) == list(dict.fromkeys((int(rows[at]), 0) for at in best))
