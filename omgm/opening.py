@@ -15,7 +15,7 @@ from indexes.store.generations import current_files
 from indexes.store.index import Index, OpenOptions, check_candidates
 from indexes.store.manifest import read_manifest
 from omgm import parts
-from omgm.kinds import kind_of
+from omgm.kinds import in_parts, kind_of
 from omgm.own_recognition import own_recognition
 from omgm.settings import STEPS, Profile
 from omgm.steps import StepParts, build_steps
@@ -90,7 +90,7 @@ def open_retriever(
 
     Args:
         profile: The profile.
-        folder: The index's folder, or the addresses of its parts (`in_parts`).
+        folder: The index's folder, or the addresses of its parts (`omgm.kinds.in_parts`).
         encoder: Step 1's model.
         fusion: Step 2's model.
         reranker: Step 3's model.
@@ -137,11 +137,6 @@ def open_retriever(
     questions = kind_of("omgm.questions", "parts" if front else "texts")
     retriever.mixed = questions(retriever, reranker, profile.sections.beta, profile.search.k)
     return retriever
-
-
-def in_parts(folder: Path) -> bool:
-    """Returns whether an index is not in a folder, but at the addresses of its parts: `http://HOST:PORT,http://…`."""
-    return folder.parts[:1] in (("http:",), ("https:",))
 
 
 def _warn_of_borders(profile: Profile, folder: Path, index: Index) -> None:

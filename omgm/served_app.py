@@ -73,8 +73,8 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     """
     from indexes.live.drafts import DraftEditor
     from indexes.live.editor import Editor
+    from omgm.kinds import in_parts
     from omgm.modes import modes_of
-    from omgm.opening import in_parts
     from omgm.parts import build_encoder, build_generator, placement
     from omgm.retriever_processes import RetrieverProcesses
     from omgm.warm_up import warm_up
@@ -125,7 +125,8 @@ def open_service(
     """
     from indexes.store.lock import LockedError
     from omgm.editing import lacks_models, open_editor, open_later
-    from omgm.opening import in_parts, open_retriever
+    from omgm.kinds import in_parts
+    from omgm.opening import open_retriever
     from omgm.parts import build_fusion
 
     fusion = build_fusion(profile, cache)
