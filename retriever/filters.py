@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from retriever.asking import EntityIndex
 from retriever.types import Entity, Filter, Options
+
+if TYPE_CHECKING:  # clients need no PyTorch
+    from retriever.asking import EntityIndex
 
 Value = str | bool | int | float
 Values = Mapping[str, Value | Sequence[Value]]

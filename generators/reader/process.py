@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from generators.reader.reader import ExtractiveReader
-from generators.reader.titles import pointing
+from generators.reader.titles import asked_for, pointing
 from retriever.types import Evidence, Generation, GenerationRequest, OtherSection
 
 LONGEST_REPLY = 2**26
@@ -90,7 +90,7 @@ class ReaderProcess:
         answer: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
         self._process.stdin.write(json.dumps(asked).encode() + b"\n")
-        return await answer
+        return asked_for(request, await answer)
 
     async def _receive(self, process: Process) -> None:
         """Passes on the answers of a process until it ends, then fails its pending requests."""

@@ -17,7 +17,7 @@ from generators.reader.comparisons import Comparison, comparison_of, is_true
 from generators.reader.model import WEIGHTS_FILE, SpanModel, Window, windows
 from generators.reader.names import asks_description, asks_name, first_sentence
 from generators.reader.spans import Span, best_span
-from generators.reader.titles import pointing
+from generators.reader.titles import asked_for, pointing
 from retriever.lexical import is_english
 from retriever.models.bm25 import BM25
 from retriever.types import Evidence, Generation, GenerationRequest
@@ -126,11 +126,11 @@ class ExtractiveReader:
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns one answer per request."""
-        return self.read_all(list(map(pointing, requests)))
+        return list(map(asked_for, requests, self.read_all(list(map(pointing, requests)))))
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
         """Yields the answer in one piece unless it abstains, then the whole `Generation`."""
-        [generation] = self.read_all([pointing(request)])
+        [generation] = await self.generate([request])
         if generation.answer is not None:
             yield generation.answer
         yield generation
