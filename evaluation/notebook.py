@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from evaluation.datasets import load
 from evaluation.image_overlap import images_of, note_images
 from evaluation.records import RECORDS, QueryRecord, read_records
+from evaluation.report import write_report
 from evaluation.run import evaluate
 from retriever.asking import Generator, QueryRetriever
 
@@ -55,6 +56,7 @@ def evaluate_file(
     """
     questions = load(dataset, Path(queries))[:limit]
     metrics = evaluate(retriever, generator, questions, query_images, out, dataset=dataset, progress=progress)
+    write_report(Path(out), Path(query_images))
     note_images(Path(out), images_of(questions, Path(query_images)))
     return Evaluation(metrics, [as_row(record) for record in read_records(Path(out) / RECORDS)])
 

@@ -23,7 +23,6 @@ from evaluation.metrics import Outcome, latency_of, summarize
 from evaluation.protocol import protocol_of, write_scores
 from evaluation.recording import judge_again
 from evaluation.records import RECORDS, outcome_of, read_records, to_json
-from evaluation.report import write_report
 from evaluation.trec import write_trec
 from indexes.progress import bars
 from retriever.asking import EntityIndex, Generator, QueryRetriever
@@ -51,7 +50,6 @@ def evaluate(
     batch_size: int = 16,
     progress: bool = True,
     bem: LearnedJudge | None = None,
-    entity_image: Callable[[str], Path | None] | None = None,
     depends_on: Mapping[str, Any] = MappingProxyType({}),
     deviations: Mapping[str, str] = MappingProxyType({}),
     further: Callable[[Sequence[Outcome]], Mapping[str, Any]] = lambda outcomes: {},
@@ -60,7 +58,7 @@ def evaluate(
     """Asks all questions, measures every step and the answers, and writes the run to `out`.
 
     `out` gets `metrics.json`, `scores.PROTOCOL.json`, `queries.jsonl` (one record per query, see
-    `records.QueryRecord`), a TREC run file per step with `qrels.txt`, and `report.html`.
+    `records.QueryRecord`), and a TREC run file per step with `qrels.txt`; `evaluation.report` makes a page of them.
 
     Records are written batch by batch: a run that is killed and restarted with the same arguments resumes after its
     last whole batch. A query fails if its image is missing or unreadable, or if the retriever or the generator raise
@@ -83,7 +81,6 @@ def evaluate(
         batch_size: Queries per batch.
         progress: Whether to show a progress bar.
         bem: E-VQA's learned judge; without it, exact match is used and the report says so.
-        entity_image: Finds the main image of an entity by its id, for the report.
         depends_on: What else the answers depend on, such as weights; a resumed run must have the same.
         deviations: A sentence on each deviation from the published protocol, by its short name (`Protocol`).
         further: Computes further entries of `metrics.json`, such as `evaluation.image_overlap.ImageOverlap`.
@@ -138,7 +135,6 @@ def evaluate(
     write_trec(read_records(records), out, tag=f"omgm-{profile_name}")
     write_whole(noted, json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
     write_scores(out, metrics)
-    write_report(out, query_images, entity_image)
     return metrics
 
 

@@ -81,6 +81,7 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     from retriever.image_cache import ImageCache
     from serving.app import create_app
     from serving.logs import log_json
+    from serving.openai_routes import OPENAI
     from serving.tracing import tracer_of_environment
 
     settings, on_cpu = profile.serving, placement(profile)[0] == "cpu"
@@ -105,7 +106,7 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
         else:
             processes.wait(retriever.index)
         failing.pop_all()
-    return create_app(processes or retriever, generator, *parts), editor
+    return create_app(processes or retriever, generator, *parts, routes=OPENAI), editor
 
 
 def open_service(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +19,6 @@ from retriever.asking import Generator, QueryRetriever
 from retriever.image_cache import ImageCache
 from serving import intake
 from serving.access import AccessMiddleware, with_cors
-from serving.chat import add_chat_routes
 from serving.editing import Editor, OpenEditor
 from serving.entities import add_entity_routes
 from serving.errors import ApiError, Responses, errors, install_error_handlers
@@ -30,7 +29,6 @@ from serving.modes import ModeRuns, Modes, PendingRun
 from serving.overload import Overload, OverloadMiddleware
 from serving.pages import ExampleQuestion, add_pages, read_examples
 from serving.requests import read_request
-from serving.responses import add_responses_route
 from serving.schemas import (
     AnswerOut,
     ExampleOut,
@@ -48,6 +46,8 @@ from serving.tracing import Traces, TracingMiddleware
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
+AddRoutes = Callable[[FastAPI, Service], None]
+"""Adds the routes of another protocol, such as `serving.openai_routes.OPENAI`."""
 _IMAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; sandbox",  # an image opened in its own tab must not run scripts
     "X-Content-Type-Options": "nosniff",
@@ -95,6 +95,7 @@ def create_app(
     cache: ImageCache | None = None,
     modes: Modes | None = None,
     tracer: Tracer | None = None,
+    routes: Sequence[AddRoutes] = (),
 ) -> FastAPI:
     """Returns the service; its batch worker runs for the lifetime of the application.
 
@@ -106,6 +107,7 @@ def create_app(
         cache: Keeps decoded images; the retriever's models may share it.
         modes: Answers requests with a `mode`; without it, they are refused.
         tracer: Traces requests.
+        routes: Add those of other protocols.
 
     Raises:
         ValueError: `settings.examples_dir` cannot be read, or the index lacks a field of `settings.key_filters`.
@@ -132,8 +134,8 @@ def create_app(
         app.add_middleware(TracingMiddleware, tracer=tracer)
     install_error_handlers(app)
     add_pages(app)
-    add_chat_routes(app, service)
-    add_responses_route(app, service)
+    for add_routes in routes:
+        add_routes(app, service)
     _add_question_routes(app, service, runs)
     _add_state_routes(app, service, runs)
     _add_entity_images(app, service)

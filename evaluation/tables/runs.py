@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from evaluation.ablation import SectionChoice, choices
 from evaluation.image_overlap import ImageOverlap, images_of, note_images, read_images
 from evaluation.records import RECORDS, QueryRecord, read_records
+from evaluation.report import write_report
 from evaluation.run import evaluate
 from evaluation.sweep import best_section
 from evaluation.tables.indexes import Components, IndexKind, QuestionSet, TableIndexes
@@ -75,6 +76,7 @@ class TableRuns:
             deviations=self.components.deviations,
             further=self._overlap,
         )
+        write_report(folder, Path(self.questions.query_images))
         note_images(folder, self._overlap.images)
         if metrics["n_failed"]:  # not retried later, because the runs that replay this one must match it
             logger.warning("tables keep run %s despite its failures; delete %s to redo all runs", name, folder.parent)

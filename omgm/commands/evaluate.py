@@ -92,6 +92,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.given import GOLD, GivenCandidates
     from evaluation.image_overlap import ImageOverlap, images_of, note_images, overlap_text
     from evaluation.records import RECORDS, read_records
+    from evaluation.report import write_report
     from evaluation.run import evaluate
     from evaluation.summary import as_text, check_any
     from indexes.ranked_lists import check_coverage
@@ -134,7 +135,9 @@ def run(args: argparse.Namespace) -> None:
         deviations=deviations(profile, args.dataset),
         further=overlap,
         overwrite=args.overwrite,
-        entity_image=lambda entity: None if (row := index.row_of(entity)) is None else index.image_path(row),
+    )
+    write_report(
+        args.out, images, lambda entity: None if (row := index.row_of(entity)) is None else index.image_path(row)
     )
     note_images(args.out, overlap.images)
     rows = step_table(read_records(args.out / RECORDS))

@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> None:
 
     from evaluation.image_overlap import ImageOverlap, images_of, note_images, read_images
     from evaluation.records import RECORDS, read_records
+    from evaluation.report import write_report
     from evaluation.run import evaluate
     from evaluation.summary import check_any, counts_line
     from evaluation.sweep import as_text, sweep
@@ -95,6 +96,7 @@ def run(args: argparse.Namespace) -> None:
             further=ImageOverlap.of(selected, known, retriever.index, args.index, profile_folder(args)),
             overwrite=args.overwrite,
         )
+        write_report(args.out / split, images)
         note_images(args.out / split, known)
         check_any(metrics)
         counts[split] = counts_line(metrics)

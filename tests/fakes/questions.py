@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.datasets import Question
+from evaluation.report import write_report
 from evaluation.run import evaluate
 from tests.fakes.world import ALPHA, FakeGenerator, FakeRetriever
 
@@ -38,7 +39,8 @@ def run(
 ) -> dict[str, Any]:
     """Evaluates the questions; `changes` are passed to `evaluate`."""
     options: dict[str, Any] = {"batch_size": 4, "generator": FakeGenerator(), "settings": {"alpha": ALPHA}} | changes
-    return evaluate(
+    entity_image = options.pop("entity_image", None)
+    metrics = evaluate(
         retriever,
         options.pop("generator"),
         questions,
@@ -49,6 +51,8 @@ def run(
         index_info={"entities": 3},
         **options,
     )
+    write_report(out, images, entity_image)
+    return metrics
 
 
 def lines_of(out: Path) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from retriever.asking import Generator
 from serving.app import create_app
 from serving.modes import Modes
+from serving.openai_routes import OPENAI
 from serving.protocol import protocol_of
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri, image_bytes
@@ -40,7 +41,8 @@ class World:
         self.folder = write_images(folder)
         self.index = FakeIndex(self.folder)
         self.retriever = FakeRetriever(self.index, k=3)
-        self.app = create_app(self.retriever, generator or FakeGenerator(), settings or ServingSettings(), modes=modes)
+        settings, generator = settings or ServingSettings(), generator or FakeGenerator()
+        self.app = create_app(self.retriever, generator, settings, modes=modes, routes=OPENAI)
         self.url = ""
 
 

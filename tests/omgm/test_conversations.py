@@ -19,6 +19,7 @@ from omgm.profile import load_profile
 from omgm.retriever_messages import read_queries, write_queries
 from retriever.types import NO_IMAGE, Query
 from serving.app import create_app
+from serving.openai_routes import OPENAI
 from serving.settings import ServingSettings
 from tests.browser import Browser, by_id, wait
 from tests.fakes.images import data_uri
@@ -91,7 +92,7 @@ def omgm(folder: Path) -> Iterator[OMGM]:
 @pytest.fixture(scope="module")
 def url(omgm: OMGM) -> Iterator[str]:
     settings = ServingSettings()
-    with listening(create_app(omgm.retriever, omgm.generator, settings), settings) as url:
+    with listening(create_app(omgm.retriever, omgm.generator, settings, routes=OPENAI), settings) as url:
         yield url
 
 

@@ -96,7 +96,7 @@ def service(folder: Path) -> Iterator[Service]:
         calling("open_page", '{"page": "the pump"}'),
         calling("ask_index", "{}"),
         "<answer>See above [1]</answer>",
-    ] * 4
+    ] * 8
     with ExitStack() as stack:
         retriever, editor = open_service(profile, folder / "index", build_encoder(profile))
         assert isinstance(editor, Editor)
@@ -149,7 +149,14 @@ def test_every_route_shows_a_tenant_only_its_own(service: Service, tenant: str) 
         assert only(tenant, service.ask(tenant, "POST", "/v1/chat/completions", json={**chat, "stream": True}).text)
         responses = {"model": "omgm", "input": QUESTION, "omgm": omgm}
         assert only(tenant, service.ask(tenant, "POST", "/v1/responses", json=responses).text)
-    agent = service.ask(tenant, "POST", "/answer", json={"question": QUESTION, "image": image, "mode": "omnisearch"})
+    asked = {"question": QUESTION, "image": image, "mode": "omnisearch"}
+    limited = {**asked, "filter": {"kind": "type 1"}, "stream": True}
+    stream = service.ask(tenant, "POST", "/answer", json=limited).text
+    done = json.loads(stream.partition("event: done")[2].partition("data: ")[2].splitlines()[0])
+    assert only(tenant, stream) and done["filter"] == {"tenant": [tenant], "kind": ["type 1"]}
+    titles = {source["title"] for source in done["trail"]["sources"]}
+    assert titles == {f"{TENANTS[tenant]} pump 1", f"{TENANTS[tenant]} pump 3"}
+    agent = service.ask(tenant, "POST", "/answer", json=asked)
     assert agent.status_code == 200 and only(tenant, agent.text), agent.text
     assert len(agent.json()["trail"]["sources"]) > 3 and agent.json()["filter"] == {"tenant": [tenant]}
     shown = {one["image"] for one in found["candidates"]}

@@ -19,6 +19,7 @@ from omgm.retriever_messages import read_queries, read_results, write_queries, w
 from retriever.section_search import points
 from retriever.types import NO_IMAGE, Options, Query
 from serving.app import create_app
+from serving.openai_routes import OPENAI
 from serving.settings import ServingSettings
 from tests.fakes.images import image_bytes
 from tests.fakes.service import listening
@@ -134,7 +135,7 @@ def test_a_query_without_an_image_goes_to_another_process(omgm: OMGM) -> None:
 def test_http(omgm: OMGM) -> None:
     settings = ServingSettings()
     with (
-        listening(create_app(omgm.retriever, omgm.generator, settings), settings) as url,
+        listening(create_app(omgm.retriever, omgm.generator, settings, routes=OPENAI), settings) as url,
         httpx.Client(base_url=url, timeout=20, trust_env=False) as client,
     ):
         answer = client.post("/answer", json={"question": TALL}).json()
