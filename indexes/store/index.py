@@ -28,7 +28,6 @@ from indexes.store.manifest import (
     check_files,
     read_manifest,
 )
-from indexes.store.published import fetch_index, push_index, save_index
 from indexes.store.row_file import RowFile
 from indexes.store.search import BestKeySearch, GpuSearch
 from indexes.store.thumbnails import check_thumbnails
@@ -128,67 +127,8 @@ class Index(ArticleStore):
         device, gpu = options.get("device", "cpu"), options.get("gpu_search", "torch")
         return Index(folder, manifest, device, options.get("image_weight", IMAGE_WEIGHT), gpu)
 
-    @classmethod
-    def from_pretrained(
-        cls, name: str | Path, *, revision: str | None = None, token: str | None = None, **options: Any
-    ) -> Index:
-        """Opens the index in a folder or in a dataset repository on the hub, fetching missing files.
-
-        All checksums are verified after a download.
-
-        Args:
-            name: A folder, `org/name` or `org/name@revision`.
-            revision: A commit, a branch or a tag.
-            token: A hub token; by default the one saved by `hf auth login`.
-            **options: Passed to `open`.
-
-        Raises:
-            ValueError: The files are not available or damaged, or as in `open`; the message says what to do.
-        """
-        return cls.open(fetch_index(name, revision, token), **options)
-
-    def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> None:
-        """Copies the index to a folder, with a card; a handwritten card is kept.
-
-        Args:
-            folder: A new folder, another index to replace, or the index's own folder, which then only gets the card.
-            license: For the card, a license identifier of the hub such as `cc-by-sa-4.0`.
-
-        Raises:
-            ValueError: The folder contains something else, or the index has changes that are not in its files yet.
-        """
-        files = self._published()
-        save_index(files.folder, Path(folder), files.manifest, license)
-
-    def push_to_hub(
-        self,
-        repo: str,
-        *,
-        private: bool | None = None,
-        token: str | None = None,
-        message: str | None = None,
-        license: str | None = None,
-    ) -> str:
-        """Publishes the index as a dataset repository in one commit; returns `org/name@commit`.
-
-        Files are streamed, and repeating a killed upload resumes it.
-
-        Args:
-            repo: `org/name`, created if it does not exist.
-            private: Whether to create it as private; by default the organization's setting.
-            token: A hub token with write access; by default the one saved by `hf auth login`.
-            message: The commit message.
-            license: As in `save_pretrained`.
-
-        Raises:
-            ValueError: The hub refuses the upload, or the index has changes that are not in its files yet; the message
-                says what to do.
-        """
-        files = self._published()
-        return push_index(files.folder, repo, files.manifest, private, token, message, license)
-
-    def _published(self) -> Index:
-        """Returns the index whose files are published."""
+    def settled(self) -> Index:
+        """Returns the index of its files; raises `ValueError` if there are changes that they lack."""
         return self
 
     @property
