@@ -29,7 +29,7 @@ from benchmarks.frame import arguments, default_device, machine, recorder, write
 from benchmarks.full_size import PAPER, TINY, build_fusion, tokenizer
 from benchmarks.made_up import WORDS, articles, write_images
 from evaluation.datasets import Question
-from indexes.store.index import open_articles
+from indexes.store.articles import open_articles
 from omgm import indexing
 from omgm.originals import original_images
 from omgm.profile import load_profile

@@ -56,7 +56,7 @@ def _search(index: Any, reader: TextReader) -> LabelReading:
     from indexes.live.image_text import IndexText
     from retriever.label_reading import LabelReading
 
-    return LabelReading(IndexText(index), reader)
+    return LabelReading(getattr(index, "texts", None) or IndexText(index), reader)
 
 
 def _report(folder: Path) -> dict[str, Any]:

@@ -70,10 +70,9 @@ def verifier(index: Any, model: KeypointModel) -> Verify:
     @cache
     def sample() -> tuple[FloatArray, list[str]]:
         """Returns descriptors of images all over the index, and the entity of each."""
-        rows = [*getattr(index, "rows", lambda: range(len(index)))()]
-        images = [
-            (index.entity(row).id, points) for row in rows[:: -(-len(rows) // _SAMPLED)] for points in points_of(row)
-        ]
+        every = [] if hasattr(index, "sample") else [*getattr(index, "rows", lambda: range(len(index)))()]
+        rows = every[:: -(-len(every) // _SAMPLED)] if every else index.sample(_SAMPLED)
+        images = [(index.entity(row).id, points) for row in rows for points in points_of(row)]
         descriptors = np.concatenate([points.descriptors for _, points in images])
         return descriptors, [owner for owner, points in images for _ in points.descriptors]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -49,8 +49,8 @@ class Lines:
         """Number of lines."""
         return len(self._offsets) - 1
 
-    def read(self, row: int) -> Any:
-        """Returns the value in line `row`.
+    def read(self, row: int, parse: Callable[[bytes], Any] = json.loads) -> Any:
+        """Returns the value in line `row`, as `parse` reads it.
 
         Raises:
             IndexError: There is no such row.
@@ -58,7 +58,7 @@ class Lines:
         if not 0 <= row < len(self):
             raise IndexError(f"{self._path.name}: row must be within 0 to {len(self) - 1}, got {row}")
         start, end = int(self._offsets[row]), int(self._offsets[row + 1])
-        return json.loads(os.pread(self._file, end - start, start))
+        return parse(os.pread(self._file, end - start, start))
 
 
 class Articles(Sequence[Entity]):

@@ -15,7 +15,7 @@ from indexes.store.generations import current_files
 from indexes.store.index import Index, OpenOptions, check_candidates
 from indexes.store.manifest import read_manifest
 from omgm import parts
-from omgm.kinds import kind_of
+from omgm.kinds import in_parts, kind_of
 from omgm.own_recognition import own_recognition
 from omgm.settings import STEPS, Profile
 from omgm.steps import StepParts, build_steps
@@ -90,7 +90,7 @@ def open_retriever(
 
     Args:
         profile: The profile.
-        folder: The index's folder.
+        folder: The index's folder, or the addresses of its parts (`omgm.kinds.in_parts`).
         encoder: Step 1's model.
         fusion: Step 2's model.
         reranker: Step 3's model.
@@ -103,12 +103,14 @@ def open_retriever(
         ValueError: The index or a model is missing, or they do not match; the message says what to do.
     """
     warn_of_pair(profile)
+    front = kind_of("omgm.indexes", "parts")(folder) if in_parts(folder) else None
+    folder, follow = (folder, FollowingIndex.open) if front is None else (front.folder, front.open)
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     reranker = reranker or _build_reranker(profile, folder)
     columns: dict[str, ColumnModel] = {"sections": reranker.encoder} if isinstance(reranker, VectorReranker) else {}
     columns |= _image_columns(profile, folder)
     options = index_options(profile, encoder, fusion, columns)
-    opened = index or (FollowingIndex.open if live else Index.open)(folder, **options)
+    opened = index or (follow if live or front else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
     _warn_of_borders(profile, folder, opened)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
@@ -121,8 +123,8 @@ def open_retriever(
         labels.weight = profile.search.words_weight
         labels.encode = reranker.encode if isinstance(reranker, VectorReranker) else None
     steps = build_steps(StepParts(profile, opened, encoder, fusion, reranker, recognition, searches))
-    pin = opened.pinned if isinstance(opened, FollowingIndex) else nullcontext
-    retriever = Retriever(
+    pin = getattr(opened, "pinned", nullcontext)
+    retriever: Retriever[Index] = (front.retriever if front else Retriever)(
         steps,
         opened,
         recognition,
@@ -132,7 +134,7 @@ def open_retriever(
         propose=getattr(steps[0], "propose", None),
         refine=labels.refine if labels else None,
     )
-    questions = kind_of("omgm.questions", "texts")
+    questions = kind_of("omgm.questions", "parts" if front else "texts")
     retriever.mixed = questions(retriever, reranker, profile.sections.beta, profile.search.k)
     return retriever
 

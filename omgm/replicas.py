@@ -70,7 +70,7 @@ def running_replicas(
         serve.shutdown()  # removes the leftovers of a killed command, and frees its address
         stack.callback(_stop)
         try:
-            _start(profile, index.absolute(), options, host, port)
+            _start(profile, index, options, host, port)
         except (RuntimeError, ray.exceptions.RayError) as error:
             raise ValueError(f"the replicas did not start: {_reason(error)}") from error
         yield
@@ -141,6 +141,10 @@ class _Claim:
 
 def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str, port: int) -> None:
     from ray import serve
+
+    from omgm.kinds import in_parts
+
+    index = index if in_parts(index) else index.absolute()
 
     def build() -> ASGIApp:  # Ray accepts only a function
         from omgm.server import freeze_objects

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+IN_PARTS = "it is in parts; change the whole index, split it again with `omgm index split`, and restart the parts"
 READ_ONLY = "several processes serve it; change it with `omgm index add`, which they follow"
 """Why `PUT` and `DELETE` are refused: only one process may write, but a request may reach any of them."""
 
@@ -72,6 +73,7 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     """
     from indexes.live.drafts import DraftEditor
     from indexes.live.editor import Editor
+    from omgm.kinds import in_parts
     from omgm.modes import modes_of
     from omgm.parts import build_encoder, build_generator, placement
     from omgm.retriever_processes import RetrieverProcesses
@@ -89,7 +91,9 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     shared = cache if settings.cache_mib else None
     with ExitStack() as failing:
         processes = None
-        if settings.processes and on_cpu and not read_only:  # first: they load their models meanwhile
+        if (
+            settings.processes and on_cpu and not read_only and not in_parts(index)
+        ):  # first: they load their models meanwhile
             processes = RetrieverProcesses(profile, index, settings.processes, cache.counts)
             failing.callback(processes.close)
         encoder = build_encoder(profile, shared)
@@ -122,10 +126,13 @@ def open_service(
     """
     from indexes.store.lock import LockedError
     from omgm.editing import lacks_models, open_editor, open_later
+    from omgm.kinds import in_parts
     from omgm.opening import open_retriever
     from omgm.parts import build_fusion
 
     fusion = build_fusion(profile, cache)
+    if in_parts(folder):
+        return open_retriever(profile, folder, encoder=encoder, fusion=fusion), IN_PARTS
     if read_only:
         return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), READ_ONLY
     if lacks_models(profile, folder):

@@ -181,6 +181,7 @@ class RetrievalFields:
     by_text: Annotated[bool, Field(description="Whether `entity` was recognized by `text`.")] = False
     reading: Annotated[Reading | None, Field(description=_READING)] = None
     searched: Annotated[str | None, Field(description=_SEARCHED)] = None
+    parts: Annotated[tuple[int, int] | None, Field(description="Parts of the index that answered, and all.")] = None
     filter: Annotated[Mapping[str, tuple[str, ...]] | None, Field(description=_FILTER)] = None
 
 

@@ -131,7 +131,7 @@ class _Worker:
     def _work(self) -> Work[Any]:
         for path in self._shared:
             if not path.exists():
-                raise ValueError(f"{path}: does not exist; share it at this path with every node, see docs/cluster.md")
+                raise ValueError(f"{path}: does not exist; share it at this path with every node, see docker/README.md")
         models = {name: load() for name, (load, _) in self._needed.items()}
         for name, (_, expected) in self._needed.items():
             if (found := models[name].fingerprint) != expected:

@@ -6,26 +6,26 @@ import os
 import shutil
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from indexes.builder.reindex import stored_keys
-from indexes.builder.report import PROBLEMS, Report, image_problem, read_problems, read_report, write_report
+from indexes.builder.report import PROBLEMS, Report, image_problem, read_report, write_report
 from indexes.growing import new_array, save_array
 from indexes.ids import hash_id, other_ids, save_ids
 from indexes.knowledge.ledger import texts_of, words_in
 from indexes.lines import Articles, save_offsets, to_row
 from indexes.live.changes import Addition
+from indexes.live.stored_rows import JoinedKeys, StoredRows
 from indexes.live.version import Version
 from indexes.progress import bars
 from indexes.store.change_log import sync_folder
-from indexes.store.columns import ColumnFiles, column_files, columns
+from indexes.store.columns import ColumnFiles, Encoded, column_files, columns
 from indexes.store.engines import find_engine
-from indexes.store.index import Index
-from indexes.store.keys import Keys, load_labeled
+from indexes.store.keys import Keys
 from indexes.store.layout import THUMBNAILS
 from indexes.store.manifest import (
     FORMAT_VERSION,
@@ -83,25 +83,40 @@ def write_generation(version: Version, target: Path) -> None:
 
 
 def _write(version: Version, out: Path) -> None:
-    base = version.base
     sources = [source if isinstance(source, int) else source.change for source in version.sources()]
-    _write_articles(base, sources, out)
-    _write_lines(base, sources, out / "summaries.jsonl", lambda new: {"id": new.id, "summary": new.summary})
+    write_rows(StoredRows([version.base]), sources, out, _report(version, len(sources)), version.changes)
+
+
+def write_rows(old: StoredRows, sources: Sequence[Source], out: Path, report: Report, changes: int = 0) -> None:
+    """Writes the files of an index.
+
+    Args:
+        old: The old files.
+        sources: Where each entity comes from.
+        out: An empty folder.
+        report: What the report says besides its parts about images and columns.
+        changes: How many entities were changed since the old files.
+    """
+    base = old.manifest
+    _write_articles(old, sources, out)
+    _write_lines(old, sources, out / "summaries.jsonl", lambda new: {"id": new.id, "summary": new.summary})
     save_offsets(out / "summaries.jsonl")
-    keys, search = _write_keys(base, sources, out)
-    offsets, labeled_tokens, image_tokens = _write_tokens(base, sources, out)
-    of_columns = {name: _write_column(base, sources, name, out) for name in base.columns}
-    shown = _write_thumbnails(base, sources, out)
+    keys, search = _write_keys(old, sources, out)
+    offsets, labeled_tokens, image_tokens = _write_tokens(old, sources, out)
+    of_columns = {name: _write_column(old, sources, name, out) for name in base.inputs.columns}
+    shown = _write_thumbnails(old, sources, out)
     hashes = hash_thumbnails(out, len(sources))
     articles = Articles(out / "entities.jsonl")
     shared, plain = shared_images(hashes, articles).to_json(), plain_images(out, articles)
-    report = _report(version, len(sources), shown) | {"shared_images": shared, "plain_images": plain}
-    for report_on in filter(None, (columns()[name].report for name in base.columns)):
+    report = report | {"shared_images": shared, "plain_images": plain}
+    if "pictures" in report:  # not in indexes of older versions
+        report["pictures"] = report["pictures"] | {"found": shown}
+    for report_on in filter(None, (columns()[name].report for name in base.inputs.columns)):
         report |= report_on(out)
-    write_report(out, _image_problems(base, sources), report)
+    write_report(out, _image_problems(old, sources), report)
     counts = Counts(
         entities=len(sources),
-        sections=_count_sections(version),
+        sections=sum(len(entity.sections) for entity in articles),
         with_image=shown,
         searchable=keys.searchable,
         further_keys=len(keys.owners),
@@ -110,29 +125,26 @@ def _write(version: Version, out: Path) -> None:
         image_tokens=image_tokens,
         columns=of_columns,
     )
-    manifest = base.manifest.model_copy(
+    manifest = base.model_copy(
         update={
             "format_version": FORMAT_VERSION,
-            "inputs": base.manifest.inputs.model_copy(update={"search": search.kind}),
+            "inputs": base.inputs.model_copy(update={"search": search.kind}),
             "search": search,
             "counts": counts,
-            "changes": base.manifest.changes + version.changes,
+            "changes": base.changes + changes,
             "thumbnails": checksum(hashes),
-            "files": describe_files(out, column_files(base.manifest)),
+            "files": describe_files(out, column_files(base)),
         }
     )
     write_whole(out / MANIFEST, manifest.to_json())
 
 
-def _write_articles(base: Index, sources: Sequence[Source], out: Path) -> None:
+def _write_articles(old: StoredRows, sources: Sequence[Source], out: Path) -> None:
     path = out / "entities.jsonl"
-    _write_lines(base, sources, path, lambda new: to_row(new.entity))
+    _write_lines(old, sources, path, lambda new: to_row(new.entity))
     save_offsets(path)
-    old: IntArray = np.load(base.folder / "entity_ids.npy", mmap_mode="r", allow_pickle=False)
-    own = old[1] >= 0
-    old_hashes = np.empty(len(base), np.int64)
-    old_hashes[old[1][own]] = old[0][own]
-    hashes, others, new_rows = np.empty(len(sources), np.int64), array("q"), np.full(len(base), -1, np.int64)
+    old_hashes, old_names = old.ids()
+    hashes, others, new_rows = np.empty(len(sources), np.int64), array("q"), np.full(len(old), -1, np.int64)
     for row, source in enumerate(sources):
         if isinstance(source, int):
             hashes[row], new_rows[source] = old_hashes[source], row
@@ -140,40 +152,38 @@ def _write_articles(base: Index, sources: Sequence[Source], out: Path) -> None:
             hashes[row] = hash_id(source.id)
             for other in other_ids(source.entity):
                 others.extend((hash_id(other), row))
-    kept = np.stack([old[0][~own], new_rows[~old[1][~own]]], axis=1)
+    kept = np.stack([old_names[:, 0], new_rows[old_names[:, 1]]], axis=1)
     named = np.concatenate([kept[kept[:, 1] >= 0], np.array(others, np.int64).reshape(-1, 2)])
     in_order = np.argsort(named[:, 1], kind="stable")  # in the order of a build
     save_ids(out / "entity_ids.npy", hashes, named[in_order])
 
 
-def _write_lines(base: Index, sources: Sequence[Source], path: Path, row_of: Any) -> None:
+def _write_lines(old: StoredRows, sources: Sequence[Source], path: Path, row_of: Any) -> None:
     """Writes a file with one line per entity: the old line, or that of a change."""
-    with (base.folder / path.name).open("rb") as old, replacing(path) as partial, partial.open("wb") as new:
+    with closing(old.lines(path.name)) as lines, replacing(path) as partial, partial.open("wb") as new:
         place = 0
         for source in sources:
             if isinstance(source, int):
-                for _ in range(source - place):
-                    old.readline()
-                new.write(old.readline())
+                new.write(next(islice(lines, source - place, None)))
                 place = source + 1
             else:
                 new.write(as_line(row_of(source)))
 
 
-def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys, SearchRecord]:
+def _write_keys(old: StoredRows, sources: Sequence[Source], out: Path) -> tuple[Keys, SearchRecord]:
     """Writes the entity index, of the same kind; returns its keys, whose vectors are no longer on disk, and its record.
 
     If too few entities are left for the kind, the index becomes flat.
     """
-    manifest, scratch = base.manifest, out / "stored.npy"
-    stored, path = stored_keys(base.folder, scratch), out / "keys.npy"
-    old, owners = _old_keys(stored, sources)
-    keys = new_array(path, (len(old), manifest.key_length), np.float16)
-    found, labeled = np.isin(old, stored.rows), np.isin(old, load_labeled(base.folder, manifest))
+    manifest, path = old.manifest, out / "keys.npy"
+    stored = old.keys(out / "stored")
+    numbers, owners = _old_keys(stored, sources)
+    keys = new_array(path, (len(numbers), manifest.key_length), np.float16)
+    found, labeled = np.isin(numbers, stored.rows), np.isin(numbers, old.labeled(stored))
     kept = np.flatnonzero(found)
     for start in range(0, len(kept), _BLOCK):
         part = kept[start : start + _BLOCK]
-        keys[part] = stored.read(old[part])
+        keys[part] = stored.read(numbers[part])
     for row, source in enumerate(sources):
         if isinstance(source, Addition) and len(source.keys):
             first, last = (len(sources) + np.searchsorted(owners, [row, row + 1])).tolist()
@@ -187,20 +197,21 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys
     if manifest.inputs.labeled != "none":
         save_array(out / LABELED_KEYS, np.flatnonzero(labeled).astype(np.int64))
     if manifest.search is not None and (engine := find_engine(manifest.search.kind)):
-        changed = np.flatnonzero(found & (old < 0)).astype(np.int64)
-        record = engine.update(out, written, stored, base.folder, changed, manifest.search)
+        assert isinstance(stored, Keys)  # parts have no engine
+        changed = np.flatnonzero(found & (numbers < 0)).astype(np.int64)
+        record = engine.update(out, written, stored, old.indexes[0].folder, changed, manifest.search)
     else:
         few = manifest.search is None or len(written.rows) < AT_LEAST
         kind = "flat" if few or manifest.search is None else manifest.search.kind
-        queries = held_out_queries(written, kind, manifest.inputs.candidates, base.image_weight, out, encoder=None)
+        queries = held_out_queries(written, kind, manifest.inputs.candidates, old.image_weight, out, encoder=None)
         with bars(False):  # a served index compacts in the background
             record = write_search(out, written, kind, queries)
-    path.unlink()
-    scratch.unlink(missing_ok=True)
+    for scratch in (path, *out.glob("stored.*.npy")):
+        scratch.unlink()
     return written, record
 
 
-def _old_keys(stored: Keys, sources: Sequence[Source]) -> tuple[IntArray, IntArray]:
+def _old_keys(stored: Keys | JoinedKeys, sources: Sequence[Source]) -> tuple[IntArray, IntArray]:
     """Returns the number of each new key in the old files, or -1 for a changed one, and the owners of further keys."""
     first = [one if isinstance(one, int) else -1 for one in sources]
     starts = stored.entities + np.searchsorted(stored.owners, np.arange(stored.entities + 1))
@@ -212,26 +223,31 @@ def _old_keys(stored: Keys, sources: Sequence[Source]) -> tuple[IntArray, IntArr
     return np.array([*first, *further], np.int64), np.array(owners, np.int64)
 
 
-def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> tuple[IntArray, int, int]:
+def _write_tokens(old: StoredRows, sources: Sequence[Source], out: Path) -> tuple[IntArray, int, int]:
     """Writes all tokens; returns the offsets, and the numbers of rows of labeled images and of articles' images."""
-    codec, labeled, shown = base.manifest.inputs.codec, 0, array("q")
-    counts = (len(base.token_rows(one) if isinstance(one, int) else one.tokens) for one in sources)
+    codec, labeled, shown, shape = old.manifest.inputs.codec, 0, array("q"), old.manifest.stored_shape[1:]
+
+    def count(source: Source) -> int:
+        if not isinstance(source, int):
+            return len(source.tokens)
+        base, row = old.at(source)
+        return len(base.token_rows(row))
+
+    counts = map(count, sources)
     offsets: IntArray = np.zeros(len(sources) + 1, np.int64)
     np.cumsum(np.fromiter(counts, np.int64, len(sources)), out=offsets[1:])
     save_array(out / "token_offsets.npy", offsets)
     total = int(offsets[-1])
-    tokens = new_array(out / "tokens.npy", (total, *base.manifest.stored_shape[1:]), codec.dtype)
-    scales = new_array(
-        out / "token_scales.npy", (total, base.manifest.stored_shape[1]) if codec.scaled else (0, 0), np.float16
-    )
+    tokens = new_array(out / "tokens.npy", (total, *shape), codec.dtype)
+    scales = new_array(out / "token_scales.npy", (total, shape[0]) if codec.scaled else (0, 0), np.float16)
     for row, source in enumerate(sources):
         part = slice(offsets[row], offsets[row + 1])
         if isinstance(source, int):
-            rows = base.token_rows(source)
+            base, place = old.at(source)
+            rows, own = base.token_rows(place), len(base.labeled_rows(place))
             tokens[part], old_scales = base.stored_tokens(rows)
-            own = len(base.labeled_rows(source))
             labeled += own
-            shown.extend([row] * (len(rows) - len(base.section_rows(source)) - own))
+            shown.extend([row] * (len(rows) - len(base.section_rows(place)) - own))
         else:
             tokens[part], old_scales = source.tokens, source.scales
             labeled += source.labeled_tokens
@@ -245,17 +261,21 @@ def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> tuple[In
     return offsets, labeled, len(shown)
 
 
-def _write_column(base: Index, sources: Sequence[Source], name: str, out: Path) -> int:
+def _write_column(old: StoredRows, sources: Sequence[Source], name: str, out: Path) -> int:
     """Writes a column; returns its number of rows."""
-    column, old = columns()[name], base.columns[name]
-    with ColumnFiles(column, out, old.width) as files:
+    column, width = columns()[name], old.indexes[0].columns[name].width
+    nothing = column.nothing(width)  # a log of an older version has no rows for articles without sections
+
+    def encoded(source: Source) -> Encoded:
+        if not isinstance(source, int):
+            return source.columns.get(name, nothing)
+        base, row = old.at(source)
+        return base.columns[name].of(row)
+
+    with ColumnFiles(column, out, width) as files:
         files.resume(_ENTITIES)
         for rows in split(range(len(sources)), _ENTITIES):
-            part = [sources[row] for row in rows]
-            # a log of an older version has no rows for articles without sections
-            nothing = column.nothing(old.width)
-            encoded = [old.of(one) if isinstance(one, int) else one.columns.get(name, nothing) for one in part]
-            files.append(rows, encoded)
+            files.append(rows, [encoded(sources[row]) for row in rows])
         count = files.finish()
         files.forget()
     if column.finish is not None:
@@ -263,7 +283,7 @@ def _write_column(base: Index, sources: Sequence[Source], name: str, out: Path) 
     return count
 
 
-def _write_thumbnails(base: Index, sources: Sequence[Source], out: Path) -> int:
+def _write_thumbnails(old: StoredRows, sources: Sequence[Source], out: Path) -> int:
     """Writes the thumbnails and returns their number; unchanged ones are hard-linked instead of copied."""
     (out / THUMBNAILS).mkdir()
     count = 0
@@ -273,8 +293,10 @@ def _write_thumbnails(base: Index, sources: Sequence[Source], out: Path) -> int:
             if source.thumbnail:
                 write_whole(path, source.thumbnail)
                 count += 1
-        elif (old := base.image_path(source)) is not None:
-            _link(old, path)
+            continue
+        base, place = old.at(source)
+        if (thumbnail := base.image_path(place)) is not None:
+            _link(thumbnail, path)
             count += 1
     return count
 
@@ -286,34 +308,27 @@ def _link(old: Path, new: Path) -> None:
     shutil.copyfile(old, new)
 
 
-def _report(version: Version, entities: int, shown: int) -> Report:
+def _report(version: Version, entities: int) -> Report:
     """Returns the old report without its part about main images; what the build left out stays in it."""
     report = {name: part for name, part in read_report(version.base.folder).items() if name not in PROBLEMS}
     if "words" in report:  # not in indexes of older versions
         gone = sum(words_in(texts_of(version.base.entity(row))) for row in version.removed.values())
         new = sum(words_in(texts_of(entry.change.entity)) for entry in version.entries.values())
         report["words"] = {name: words + new - gone for name, words in report["words"].items()}
-        report["pictures"] = report["pictures"] | {"found": shown}
     if "skipped" in report:  # not in indexes of older versions
         report["skipped"] = report["skipped"] | {"of": entities + report["skipped"]["count"]}
     return report
 
 
-def _image_problems(base: Index, sources: Sequence[Source]) -> Iterator[dict[str, Any]]:
+def _image_problems(old: StoredRows, sources: Sequence[Source]) -> Iterator[dict[str, Any]]:
     """Yields the report's entries about main images: the old ones, with their new rows, and those of changes."""
-    old = read_problems(base.folder)
-    entry = next(old, None)
+    problems = old.problems()
+    entry = next(problems, None)
     for row, source in enumerate(sources):
         if isinstance(source, int):
             while entry is not None and entry["row"] < source:
-                entry = next(old, None)
+                entry = next(problems, None)
             if entry is not None and entry["row"] == source:
                 yield entry | {"row": row}
         elif source.image.problem is not None:
             yield image_problem(row, source.entity, source.image)
-
-
-def _count_sections(version: Version) -> int:
-    gone = sum(len(version.base.entity(row).sections) for row in version.removed.values())
-    new = sum(len(entry.change.entity.sections) for entry in version.entries.values())
-    return version.base.manifest.counts.sections - gone + new

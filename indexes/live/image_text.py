@@ -57,9 +57,14 @@ class IndexText:
     def scores_of(self, vector: Tensor, rows: Sequence[int]) -> list[float]:
         """Returns the scores that `Index.search` gives entities, from the stored vectors; 0 for those without a key."""
         version = self._version()
+        candidates, weight = version.base.manifest.inputs.candidates, version.base.image_weight
+        return self.scores_of_query(as_query(vector[None].float().cpu(), candidates, weight)[0].numpy(), rows)
+
+    def scores_of_query(self, query: FloatArray, rows: Sequence[int]) -> list[float]:
+        """Returns the scores of entities like `scores_of`, for a query [length of a key] (`indexes.store.keys`)."""
+        version = self._version()
         entries = {entry.row: entry.change.keys for entry in version.entries.values()}
-        files, manifest = self._of(version.base), version.base.manifest
-        query = as_query(vector[None].float().cpu(), manifest.inputs.candidates, version.base.image_weight)[0].numpy()
+        files = self._of(version.base)
         keys = (entries[row] if row in entries else files.keys_of(row - version.start) for row in rows)
         return [float((own @ query).max(initial=0)) for own in keys]
 

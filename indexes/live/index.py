@@ -16,6 +16,7 @@ from indexes.live.compaction import write_generation
 from indexes.live.following import FollowingIndex, hold
 from indexes.live.opening import Opened
 from indexes.live.version import Entry, Version
+from indexes.parts.layout import read_part
 from indexes.store import generations
 from indexes.store.change_log import ChangeLog, sync_folder
 from indexes.store.index import Index, OpenOptions
@@ -71,6 +72,10 @@ class LiveIndex(FollowingIndex):
         """
         with ExitStack() as held:
             if write:
+                if (part := read_part(folder)) is not None:
+                    raise ValueError(
+                        f"{folder}: is {part}; change the whole index, and split it again with `omgm index split`"
+                    )
                 read_manifest(generations.current_files(folder))  # before the lock, which would create a folder
                 held.enter_context(locked(folder, doing))
                 generations.remove_leftovers(folder)

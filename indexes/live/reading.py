@@ -190,7 +190,8 @@ class VersionedIndex(Index):
         pinned = self._pinned.get()
         return self._current if pinned is None else pinned
 
-    def _published(self) -> Index:
+    def settled(self) -> Index:
+        """Returns the index of its files; raises `ValueError` if there are changes that they lack."""
         if self.changes:
             changes = counted(self.changes, "change")
             raise ValueError(f"{self.root}: has {changes} not yet in its files; compact it first")

@@ -42,8 +42,8 @@ class IndexSections:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._files: WeakKeyDictionary[Index, _Part] = WeakKeyDictionary()
-        self._changes: WeakKeyDictionary[Version, _Part] = WeakKeyDictionary()
+        self._files: WeakKeyDictionary[Index, SearchedSections] = WeakKeyDictionary()
+        self._changes: WeakKeyDictionary[Version, SearchedSections] = WeakKeyDictionary()
 
     def search(
         self, question: str, vector: FloatArray | None, excluded: Collection[int] = (), filter: Filter = ()
@@ -57,7 +57,7 @@ class IndexSections:
             filter: Which of the others may be found.
         """
         version = self._index.version if isinstance(self._index, VersionedIndex) else Version(self._index)
-        files = self._of(self._files, version.base, _of_files)
+        files = self._of(self._files, version.base, sections_of)
         changes = self._of(self._changes, version, lambda version: _of_changes(version, files))
         words = QuestionWords(question, [part.words for part in (files, changes) if part.words is not None])
         gone = {*version.removed.values(), *(row - version.start for row in excluded)}
@@ -67,13 +67,15 @@ class IndexSections:
         return [*moved, *changes.search(words, vector, {*excluded, *unfit})]
 
     @staticmethod
-    def _of(parts: MutableMapping[T, _Part], key: T, open_part: Callable[[T], _Part]) -> _Part:
+    def _of(
+        parts: MutableMapping[T, SearchedSections], key: T, open_part: Callable[[T], SearchedSections]
+    ) -> SearchedSections:
         if (part := parts.get(key)) is None:
             part = parts[key] = open_part(key)
         return part
 
 
-class _Part:
+class SearchedSections:
     """Sections that are searched together.
 
     Args:
@@ -131,7 +133,8 @@ def _has_words(index: Index) -> bool:
     return index.manifest.inputs.columns.get(SECTION_WORDS) == FINGERPRINT
 
 
-def _of_files(index: Index) -> _Part:
+def sections_of(index: Index) -> SearchedSections:
+    """Returns the sections in the files of an index."""
     columns, folder = index.manifest.inputs.columns, index.folder
     if not _has_words(index):
         found = "by meaning alone" if SECTION_VECTORS.name in index.manifest.inputs.columns else "not at all"
@@ -144,12 +147,12 @@ def _of_files(index: Index) -> _Part:
         )
     words = InvertedLists.open(folder, _LAYOUT) if _has_words(index) else None
     if SECTION_VECTORS.name not in columns:
-        return _Part(words, None)
+        return SearchedSections(words, None)
     values, keys = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in SECTION_VECTORS.files)
-    return _Part(words, SectionVectors(values, keys))
+    return SearchedSections(words, SectionVectors(values, keys))
 
 
-def _of_changes(version: Version, files: _Part) -> _Part:
+def _of_changes(version: Version, files: SearchedSections) -> SearchedSections:
     entries = sorted(version.entries.values(), key=lambda entry: entry.row)
     words = vectors = None
     if files.words is not None:
@@ -165,4 +168,4 @@ def _of_changes(version: Version, files: _Part) -> _Part:
         values = np.concatenate([nothing[0], *(encoded.values for _, encoded in stored)])
         keys = np.concatenate([nothing[1], *(row * SPREAD + encoded.parts for row, encoded in stored)])
         vectors = SectionVectors(values, keys)
-    return _Part(words, vectors)
+    return SearchedSections(words, vectors)

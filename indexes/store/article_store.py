@@ -27,7 +27,7 @@ _THUMBNAIL = "thumbnail:"
 class ArticleStore:
     """The articles of an index with their summaries and thumbnails, by row; thread-safe.
 
-    They are read from files on demand, and no model is needed; `indexes.store.index.open_articles` checks the files.
+    They are read from files on demand, and no model is needed; `indexes.store.articles.open_articles` checks the files.
 
     Args:
         folder: The files of a complete index.

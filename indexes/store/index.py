@@ -28,7 +28,6 @@ from indexes.store.manifest import (
     check_files,
     read_manifest,
 )
-from indexes.store.published import fetch_index, push_index, save_index
 from indexes.store.row_file import RowFile
 from indexes.store.search import BestKeySearch, GpuSearch
 from indexes.store.thumbnails import check_thumbnails
@@ -120,86 +119,16 @@ class Index(ArticleStore):
     @classmethod
     def open_files(cls, folder: Path, *, verify: bool = False, **options: Unpack[OpenOptions]) -> Index:
         """Opens the files in `folder` without later changes; otherwise like `open`."""
-        encoder, fusion = options.get("encoder"), options.get("fusion")
-        models: Mapping[str, ColumnModel] = options.get("columns", {})
         manifest = read_manifest(folder)
         check_files(folder, manifest, column_files(manifest), verify=verify)
         if verify:
             check_thumbnails(folder, manifest)
-        if encoder is not None:
-            _check_fit(folder, "encoder", manifest.inputs.encoder, encoder.fingerprint)
-            _check_fit(folder, "encoder dimension", manifest.dimension, encoder.dimension)
-        if fusion is not None:
-            _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
-            _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
-        for name, built_with in manifest.inputs.columns.items():
-            if (model := models.get(name)) is not None:
-                advice = f"{REBUILD}, which makes only this column again,"
-                _check_fit(folder, f"model of column {name}", built_with, model.fingerprint, advice)
+        check_models(folder, manifest, options)
         device, gpu = options.get("device", "cpu"), options.get("gpu_search", "torch")
         return Index(folder, manifest, device, options.get("image_weight", IMAGE_WEIGHT), gpu)
 
-    @classmethod
-    def from_pretrained(
-        cls, name: str | Path, *, revision: str | None = None, token: str | None = None, **options: Any
-    ) -> Index:
-        """Opens the index in a folder or in a dataset repository on the hub, fetching missing files.
-
-        All checksums are verified after a download.
-
-        Args:
-            name: A folder, `org/name` or `org/name@revision`.
-            revision: A commit, a branch or a tag.
-            token: A hub token; by default the one saved by `hf auth login`.
-            **options: Passed to `open`.
-
-        Raises:
-            ValueError: The files are not available or damaged, or as in `open`; the message says what to do.
-        """
-        return cls.open(fetch_index(name, revision, token), **options)
-
-    def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> None:
-        """Copies the index to a folder, with a card; a handwritten card is kept.
-
-        Args:
-            folder: A new folder, another index to replace, or the index's own folder, which then only gets the card.
-            license: For the card, a license identifier of the hub such as `cc-by-sa-4.0`.
-
-        Raises:
-            ValueError: The folder contains something else, or the index has changes that are not in its files yet.
-        """
-        files = self._published()
-        save_index(files.folder, Path(folder), files.manifest, license)
-
-    def push_to_hub(
-        self,
-        repo: str,
-        *,
-        private: bool | None = None,
-        token: str | None = None,
-        message: str | None = None,
-        license: str | None = None,
-    ) -> str:
-        """Publishes the index as a dataset repository in one commit; returns `org/name@commit`.
-
-        Files are streamed, and repeating a killed upload resumes it.
-
-        Args:
-            repo: `org/name`, created if it does not exist.
-            private: Whether to create it as private; by default the organization's setting.
-            token: A hub token with write access; by default the one saved by `hf auth login`.
-            message: The commit message.
-            license: As in `save_pretrained`.
-
-        Raises:
-            ValueError: The hub refuses the upload, or the index has changes that are not in its files yet; the message
-                says what to do.
-        """
-        files = self._published()
-        return push_index(files.folder, repo, files.manifest, private, token, message, license)
-
-    def _published(self) -> Index:
-        """Returns the index whose files are published."""
+    def settled(self) -> Index:
+        """Returns the index of its files; raises `ValueError` if there are changes that they lack."""
         return self
 
     @property
@@ -244,6 +173,10 @@ class Index(ArticleStore):
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
         queries = as_query(vectors, self.manifest.inputs.candidates, self.image_weight)
+        return self.search_keys(queries, k, filter)
+
+    def search_keys(self, queries: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
+        """Searches for queries [B, length of a key], otherwise like `search`."""
         return self._search.search(queries, k, self.fields.among(filter) if filter else None)
 
     def token_rows(self, row: int) -> range:
@@ -323,17 +256,20 @@ class Index(ArticleStore):
                 raise ValueError(f"{self.folder / name}: {found}, but the manifest says {expected}; {REBUILD}")
 
 
-def open_articles(folder: Path) -> ArticleStore:
-    """Opens what the index in `folder` holds of its knowledge base, without what it searches by.
-
-    Raises:
-        ValueError: The index is incomplete or damaged, or has changes that are not in its files; the message says what
-            to do.
-    """
-    files = settled_files(folder)
-    manifest = read_manifest(files)
-    check_files(files, manifest, column_files(manifest), verify=False)
-    return ArticleStore(files, manifest.files["entities.jsonl"].sha256)
+def check_models(folder: Path, manifest: Manifest, options: OpenOptions) -> None:
+    """Checks that an index was built with the models in `options`; raises errors like `Index.open`."""
+    encoder, fusion = options.get("encoder"), options.get("fusion")
+    models: Mapping[str, ColumnModel] = options.get("columns", {})
+    if encoder is not None:
+        _check_fit(folder, "encoder", manifest.inputs.encoder, encoder.fingerprint)
+        _check_fit(folder, "encoder dimension", manifest.dimension, encoder.dimension)
+    if fusion is not None:
+        _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
+        _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
+    for name, built_with in manifest.inputs.columns.items():
+        if (model := models.get(name)) is not None:
+            advice = f"{REBUILD}, which makes only this column again,"
+            _check_fit(folder, f"model of column {name}", built_with, model.fingerprint, advice)
 
 
 def _check_fit(folder: Path, what: str, built_with: object, given: object, advice: str = f"{REBUILD},") -> None:

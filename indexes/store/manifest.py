@@ -220,15 +220,15 @@ class Manifest(_Model):
         return (json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Returns the manifest of an index.
+def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:
+    """Returns the manifest of an index, from the file `name`.
 
     Raises:
         ValueError: The manifest is missing, damaged or of an unsupported format version.
     """
-    path = folder / MANIFEST
+    path = folder / name
     if not path.is_file():
-        raise ValueError(f"{folder}: no {MANIFEST}: not an index, or its build did not finish; run `omgm build-index`")
+        raise ValueError(f"{folder}: no {name}: not an index, or its build did not finish; run `omgm build-index`")
     try:
         fields = json.loads(path.read_bytes())
         version = fields["format_version"]

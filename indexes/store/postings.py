@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,8 +161,23 @@ def _taken(folder: Path, part: int) -> _Postings:
     return _Postings(found, documents, np.fromfile(folder / f"{part}.counts", np.uint8)).ordered()
 
 
+class Learned(Protocol):
+    """Documents that the weights of terms are learned from."""
+
+    @property
+    def count(self) -> int:
+        """Their number."""
+
+    @property
+    def mean_length(self) -> float:
+        """The mean length of a document."""
+
+    def occurrences(self, wanted: TermArray) -> IntArray:
+        """Returns in how many of the documents each term is."""
+
+
 class InvertedLists:
-    """The inverted lists of documents.
+    """The inverted lists of documents (implements `Learned`).
 
     Args:
         layout: How they are searched.
@@ -170,7 +185,7 @@ class InvertedLists:
         starts: Where the postings of each begin, and where the last ones end.
         postings: The postings, memory-mapped or not.
         documents: The documents, in the order of their rows.
-        learned: Those whose documents the weights were learned from, by default these.
+        learned: What the weights are learned from, by default these documents.
     """
 
     def __init__(
@@ -180,11 +195,11 @@ class InvertedLists:
         starts: IntArray,
         postings: NDArray[Any],
         documents: NDArray[Any],
-        learned: Self | None = None,
+        learned: Learned | None = None,
     ) -> None:
         self.layout, self.documents = layout, documents
         self._found, self._starts, self._postings = found, starts, postings
-        self.learned: Self = learned or self
+        self.learned: Learned = learned or self
 
     @classmethod
     def open(cls, folder: Path, layout: Layout) -> Self:
@@ -203,27 +218,30 @@ class InvertedLists:
         table["length"] = np.sqrt(lengths) if self.layout.weighted else lengths
         return type(self)(self.layout, found, np.append(starts, len(postings)), postings, table, self.learned)
 
+    def with_weights(self, learned: Learned) -> Self:
+        """Returns the same lists with other weights."""
+        return type(self)(self.layout, self._found, self._starts, self._postings, self.documents, learned)
+
+    @property
+    def count(self) -> int:
+        """The number of documents."""
+        return len(self.documents)
+
     @cached_property
     def mean_length(self) -> float:
         """The mean length of a document."""
         return float(self.documents["length"].mean()) if len(self.documents) else 1.0
 
-    def has(self, wanted: TermArray) -> NDArray[np.bool_]:
-        """Returns which terms any of the documents has."""
-        return self._places(wanted)[1]
-
-    def frequencies(self, wanted: TermArray) -> IntArray:
-        """Returns in how many of the documents that were learned from each term is."""
-        places, known = self.learned._places(wanted)
-        starts = self.learned._starts
-        counts: IntArray = np.where(
-            known, starts[np.where(known, places + 1, 0)] - starts[np.where(known, places, 0)], 0
-        )
+    def occurrences(self, wanted: TermArray) -> IntArray:
+        """Returns in how many of the documents each term is."""
+        places, known = self._places(wanted)
+        first = np.where(known, places, 0)
+        counts: IntArray = np.where(known, self._starts[first + known] - self._starts[first], 0)
         return counts
 
     def weights(self, wanted: TermArray) -> FloatArray:
         """Returns the idf of terms; those that no document has weigh most."""
-        return idf(self.frequencies(wanted), len(self.learned.documents))
+        return idf(self.learned.occurrences(wanted), self.learned.count)
 
     def read(self, wanted: TermArray) -> tuple[IntArray, list[int], NDArray[Any]]:
         """Returns the numbers of those of the wanted terms that are read, the postings of each, and all of these.

@@ -10,9 +10,11 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from indexes.store.columns import all_files, column_files
 from indexes.store.generations import index_of
+from indexes.store.index import Index
 from indexes.store.layout import THUMBNAILS
 from indexes.store.manifest import (
     MANIFEST,
@@ -64,16 +66,50 @@ def fetch_index(name: str | Path, revision: str | None, token: str | None) -> Pa
     return folder
 
 
+def open_published(name: str | Path, *, revision: str | None = None, token: str | None = None, **options: Any) -> Index:
+    """Opens the index in a folder or in a dataset repository on the hub, fetching missing files.
+
+    All checksums are verified after a download.
+
+    Args:
+        name: A folder, `org/name` or `org/name@revision`.
+        revision: A commit, a branch or a tag.
+        token: A hub token; by default the one saved by `hf auth login`.
+        **options: Passed to `Index.open`.
+
+    Raises:
+        ValueError: The files are not available or damaged, or as in `Index.open`; the message says what to do.
+    """
+    return Index.open(fetch_index(name, revision, token), **options)
+
+
 def push_index(
-    folder: Path,
+    index: Index,
     repo: str,
-    manifest: Manifest,
-    private: bool | None,
-    token: str | None,
-    message: str | None,
-    license: str | None,
+    *,
+    private: bool | None = None,
+    token: str | None = None,
+    message: str | None = None,
+    license: str | None = None,
 ) -> str:
-    """Publishes the index in `folder`; see `Index.push_to_hub`."""
+    """Publishes an index as a dataset repository in one commit; returns `org/name@commit`.
+
+    Files are streamed, and repeating a killed upload resumes it.
+
+    Args:
+        index: The index.
+        repo: `org/name`, created if it does not exist.
+        private: Whether to create it as private; by default the organization's setting.
+        token: A hub token with write access; by default the one saved by `hf auth login`.
+        message: The commit message.
+        license: For the card, a license identifier of the hub such as `cc-by-sa-4.0`.
+
+    Raises:
+        ValueError: The hub refuses the upload, or the index has changes that are not in its files yet; the message
+            says what to do.
+    """
+    files = index.settled()
+    folder, manifest = files.folder, files.manifest
     card = card_bytes(folder, index_card(folder, manifest, repo, license))
 
     def named() -> Iterator[tuple[str, Path | bytes]]:
@@ -87,12 +123,19 @@ def push_index(
     )
 
 
-def save_index(source: Path, target: Path, manifest: Manifest, license: str | None) -> None:
-    """Copies an index with its card; the manifest comes last.
+def save_index(index: Index, folder: str | Path, *, license: str | None = None) -> None:
+    """Copies an index to a folder, with a card; a handwritten card is kept. The manifest comes last.
+
+    Args:
+        index: The index.
+        folder: A new folder, another index to replace, or the index's own folder, which then only gets the card.
+        license: As in `push_index`.
 
     Raises:
-        ValueError: `target` contains something other than an index.
+        ValueError: The folder contains something else, or the index has changes that are not in its files yet.
     """
+    files = index.settled()
+    source, target, manifest = files.folder, Path(folder), files.manifest
     if target.resolve() != source.resolve():
         if target.exists() and any(target.iterdir()) and not (target / MANIFEST).is_file():
             raise ValueError(f"{target}: contains something other than an index; choose a new folder")
@@ -159,9 +202,9 @@ _WHAT = (
     "these."
 )
 _USE = """
-from indexes.store.index import Index
+from indexes.store.published import open_published
 
-index = Index.from_pretrained({name})
+index = open_published({name})
 print(len(index), index.entity(0).title, index.summary(0))
 """
 

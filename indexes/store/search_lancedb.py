@@ -88,8 +88,8 @@ class LanceTable:
             table.optimize()
             count, indexed = int(table.count_rows()), {index.name for index in table.list_indices()}
             if count > _SCANNED and "key_idx" not in indexed:
-                # One bit per dimension, where these are enough and whole bytes, else the keys themselves. Of 40,000 keys
-                # of length 512, it takes 6 s; a graph 69, 4-bit codes of products 138.
+                # One bit per dimension, where these are enough and whole bytes, else the keys themselves. It takes 6 s
+                # for 40,000 keys of length 512; a graph 69, 4-bit codes of products 138.
                 length = self.load()
                 kind = self._index.IvfRq if length >= _BITS and length % 8 == 0 else self._index.IvfFlat
                 table.create_index("key", config=kind(distance_type="dot"))

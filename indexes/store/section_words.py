@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from indexes.store.postings import InvertedLists, Layout, TermArray
+from indexes.store.postings import InvertedLists, Layout, Learned, TermArray
 from retriever.lexical import STOP_WORDS, cut, implied, is_english, rarity, tokenize, words
 from retriever.types import Entity, FloatArray, IntArray
 
@@ -89,9 +89,11 @@ class QuestionWords:
     Args:
         question: The question, without the words that only point at an image.
         lists: The inverted lists of all sections that are searched.
+        learned: What weights are learned from, instead of what each of the lists names.
     """
 
-    def __init__(self, question: str, lists: Iterable[InvertedLists]) -> None:
+    def __init__(self, question: str, lists: Iterable[Learned], learned: Learned | None = None) -> None:
+        self._learned = learned
         english = is_english(question)
         own = tokenize(question, english)
         small = [
@@ -110,15 +112,16 @@ class QuestionWords:
 
         The second is the share of the question's words, by their rarity, that are the name of the section's entity.
         """
-        count, learned = len(lists.documents), lists.learned.documents
+        count = len(lists.documents)
         shares = np.zeros(count, np.float32)
-        frequencies = lists.frequencies(self._terms)
-        weights = self._weights * _idf(frequencies, len(learned))
+        learned = self._learned or lists.learned
+        frequencies = learned.occurrences(self._terms)
+        weights = self._weights * _idf(frequencies, learned.count)
         counted = np.isin(self._terms, self._own) & ~(np.isin(self._terms, self._common) & (frequencies == 0))
         reachable = float(weights[counted].sum()) * (K1 + 1)
         numbers, sizes, postings = lists.read(self._terms)
         documents, often = postings["document"], postings["count"].astype(np.float32)
-        norms = K1 * (1 - B + B * lists.documents["length"][documents] / lists.learned.mean_length)
+        norms = K1 * (1 - B + B * lists.documents["length"][documents] / learned.mean_length)
         values = np.repeat(weights[numbers], sizes) * often * (K1 + 1) / (often + norms)
         sums = np.bincount(documents, weights=values, minlength=count).astype(np.float32)
         ends = np.cumsum([0, *sizes]).tolist()
@@ -126,6 +129,12 @@ class QuestionWords:
             if share := self.names.get(int(self._terms[number])):
                 shares[documents[first:last]] = np.maximum(shares[documents[first:last]], np.float32(share))
         return sums / max(reachable, 1e-9), shares
+
+
+def terms_in(question: str) -> TermArray:
+    """Returns all terms that sections may be scored by for a question, ascending: its words, and possible names."""
+    stems = {*implied(question), *tokenize(question, is_english(question))}
+    return np.array(sorted({*map(_hashed, stems), *_spans(words(question)).values()}), np.uint64)
 
 
 def _terms(stems: Iterable[str]) -> TermArray:
@@ -137,15 +146,20 @@ def _idf(frequencies: IntArray, documents: int) -> NDArray[np.float32]:
     return weights
 
 
-def _names_in(stems: list[str], lists: list[InvertedLists]) -> dict[int, float]:
-    """Returns the terms of the names in a question, and the share of its words, by their rarity, that each covers."""
-    spans = {
+def _spans(stems: list[str]) -> dict[tuple[int, int], int]:
+    """Returns the terms of the names that words in a row may be, by the first and the end of these."""
+    return {
         (first, last): _hashed(_NAME + " ".join(stems[first:last]))
         for first in range(len(stems))
         for last in range(first + 1, min(first + _LONGEST_NAME, len(stems)) + 1)
     }
+
+
+def _names_in(stems: list[str], lists: list[Learned]) -> dict[int, float]:
+    """Returns the terms of the names in a question, and the share of its words, by their rarity, that each covers."""
+    spans = _spans(stems)
     wanted = np.array(sorted(set(spans.values())), np.uint64)
-    known = {term for own in lists for term in wanted[own.has(wanted)].tolist()}
+    known = {term for own in lists for term in wanted[own.occurrences(wanted) > 0].tolist()}
     weights = [0.0 if stem in STOP_WORDS else rarity(stem) for stem in stems]
     total, taken, names = sum(weights) or 1.0, set[int](), dict[int, float]()
     for (first, last), term in sorted(spans.items(), key=lambda span: span[0][0] - span[0][1]):

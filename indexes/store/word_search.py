@@ -32,7 +32,7 @@ class WordSearch:
     """
 
     def __init__(self, lists: InvertedLists) -> None:
-        self._lists = lists
+        self.lists = lists
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -41,7 +41,7 @@ class WordSearch:
 
     def with_weights(self, documents: Iterable[Document]) -> WordSearch:
         """Returns a search of other documents, in the order of their rows, with the weights of this one."""
-        return WordSearch(self._lists.of_others(documents))
+        return WordSearch(self.lists.of_others(documents))
 
     def similar(self, text: str, k: int, rows: Iterable[int] = (), among: BoolArray | None = None) -> dict[int, float]:
         """Returns the cosine of the `k` entities most similar to a text, best first, and of those at `rows`.
@@ -50,15 +50,15 @@ class WordSearch:
         If a text's grams have more postings than a search reads, the most frequent grams add nothing to the cosine.
         """
         own, counts = grams(text)
-        weights = self._lists.weights(own)
+        weights = self.lists.weights(own)
         length = float(np.linalg.norm(weights * counts))
-        numbers, sizes, postings = self._lists.read(own)
+        numbers, sizes, postings = self.lists.read(own)
         if not sizes:
             return dict.fromkeys(rows, 0.0)
         values = np.repeat((weights * (weights * counts))[numbers], sizes) * postings["count"]
         sums = np.bincount(postings["document"], weights=values)
         documents = np.flatnonzero(sums)
-        table = self._lists.documents
+        table = self.lists.documents
         owners, lengths = table["row"][documents], table["length"][documents]
         cosines = sums[documents] / (lengths * length)
         first = np.flatnonzero(np.diff(owners, prepend=-1))

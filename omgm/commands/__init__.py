@@ -23,8 +23,8 @@ GROUPS = {
 """The order of the commands in the help, by what people do; those of other packages come last."""
 FAMILIES = {
     "index": (
-        "Change, inspect, measure or publish an index",
-        ("add", "remove", "calibrate", "compact", "verify", "info", "tokens", "push"),
+        "Change, inspect, measure, publish or split an index",
+        ("add", "remove", "calibrate", "compact", "verify", "info", "tokens", "push", "split"),
     ),
     "kb": (
         "Inspect a knowledge base, download its images, or check questions about it",

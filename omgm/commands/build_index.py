@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster",
         metavar="ADDRESS",
-        help="read images and run the models on a Ray cluster: host:port, or auto (docs/cluster.md)",
+        help="read images and run the models on a Ray cluster: host:port, or auto (docker/README.md)",
     )
     parser.add_argument(
         "--dry-run",

@@ -35,10 +35,11 @@ def run(args: argparse.Namespace) -> None:
     private = True if args.private else None
     if (current_files(folder) / MANIFEST).is_file():
         from indexes.store.index import Index
+        from indexes.store.published import push_index
 
         index = Index.open(folder, verify=True)
-        name = index.push_to_hub(args.repo, private=private, message=args.message, license=args.license)
-        print(f'{name}: open it with Index.from_pretrained("{name}")')
+        name = push_index(index, args.repo, private=private, message=args.message, license=args.license)
+        print(f'{name}: open it with open_published("{name}")')
         return
     model = _model_in(folder)
     name = push_model(model, args.repo, private=private, message=args.message, license=args.license)

@@ -28,10 +28,14 @@ def run(args: argparse.Namespace) -> None:
         ValueError: The index does not exist or does not match the profile, or the extra is not installed.
     """
     profile = profile_of(args)
-    existing(args.index, "--index")
     if args.http:
         check_address(args.host, args.port)
     limit_threads(profile.serving.model_threads)
+    if not args.index.exists():
+        from omgm.kinds import in_parts
+
+        if not in_parts(args.index):
+            existing(args.index, "--index")
     try:
         from omgm.mcp_http import http_app
         from omgm.mcp_server import build_server

@@ -34,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     parser.add_argument(
-        "--index", type=Path, metavar="INDEX", help="the index that build-index wrote; with --kb, by default KB-index"
+        "--index",
+        type=Path,
+        metavar="INDEX",
+        help="the index that build-index wrote, a part of it, or its parts' addresses; with --kb, by default KB-index",
     )
     _add_kept_index(parser)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
@@ -100,13 +103,20 @@ def run(args: argparse.Namespace) -> None:
     if args.replicas is None:  # with replicas, Ray does the listening
         check_address(args.host, args.port)
     index = kept_index(args, profile)  # before the imports that take seconds
+    if (index / "part.json").is_file():
+        _run_part(args, profile, index)
+        return
     warn_if_open(args.host, profile.serving)
-    host = f"[{args.host}]" if ":" in args.host else args.host
-    announce = partial(print, f"Serving {index} at http://{host}:{args.port}/ (Ctrl-C stops it)", flush=True)
+    announce = partial(print, f"Serving {index} at {_address(args)} (Ctrl-C stops it)", flush=True)
     if args.replicas is not None:
         _run_replicas(args, profile, index, announce)
     else:
         _run_alone(args, profile, index, announce)
+
+
+def _address(args: argparse.Namespace) -> str:
+    host = f"[{args.host}]" if ":" in args.host else args.host
+    return f"http://{host}:{args.port}/"
 
 
 def _with_workers(profile: Profile, workers: int | None) -> Profile:
@@ -140,11 +150,14 @@ def _run_alone(args: argparse.Namespace, profile: Profile, index: Path, announce
     """Runs the service in this process until it is stopped."""
     import uvicorn
 
+    from omgm.kinds import in_parts
     from omgm.served_app import build_app
     from omgm.server import run_server, server_options
     from serving.protocol import protocol_of
 
     settings = profile.serving
+    if args.workers and in_parts(index):
+        raise ValueError("--workers does not apply to an index in parts: the models run in the front's own process")
     app, editor = build_app(profile, index, read_only=False)
     protocol, options = protocol_of(settings, app.state.overload), server_options(settings, args.verbose)
     try:
@@ -152,6 +165,18 @@ def _run_alone(args: argparse.Namespace, profile: Profile, index: Path, announce
     finally:
         if not isinstance(editor, str):
             editor.close()
+
+
+def _run_part(args: argparse.Namespace, profile: Profile, folder: Path) -> None:
+    """Serves a part of an index to fronts until it is stopped."""
+    import uvicorn
+
+    from omgm.part_server import part_app
+    from omgm.server import run_server, server_options
+
+    announce = partial(print, f"Serving {folder} to fronts at {_address(args)} (Ctrl-C stops it)", flush=True)
+    options = server_options(profile.serving, args.verbose)
+    run_server(uvicorn.Config(part_app(folder), host=args.host, port=args.port, **options), announce)
 
 
 def _run_replicas(args: argparse.Namespace, profile: Profile, index: Path, announce: Callable[[], None]) -> None:

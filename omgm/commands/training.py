@@ -82,7 +82,7 @@ def training_index(args: argparse.Namespace, profile: Profile, *, tokens: bool =
 
 def articles_of(args: argparse.Namespace, profile: Profile) -> dict[str, Any]:
     """Returns the articles of `training_index`, and their images where they still are, as `index` and `originals`."""
-    from indexes.store.index import open_articles
+    from indexes.store.articles import open_articles
     from omgm.originals import original_images
 
     index, images = training_index(args, profile), None if args.kb is not None else images_of(args)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import AfterValidator
@@ -38,7 +39,8 @@ _OURS = {
     "omgm.summarizers": {"extractive": "omgm.kinds.extractive:summarizer", "openai": "omgm.kinds.chat:summarizer"},
     "omgm.generators": {"extractive": "omgm.kinds.extractive:generator", "openai": "omgm.kinds.chat:generator"},
     "omgm.guards": {"plain": "generators.guard:GuardedGenerator", "words": "generators.quoting:QuotingGenerator"},
-    "omgm.questions": {"texts": "omgm.kinds.texts:mixed_retrieval"},
+    "omgm.questions": {"texts": "omgm.kinds.texts:mixed_retrieval", "parts": "omgm.kinds.front:mixed_retrieval"},
+    "omgm.indexes": {"parts": "omgm.kinds.front:Front"},
     "omgm.builders": {"files": "omgm.indexing:build_with_progress"},
 }
 """This project's kinds by their groups and names.
@@ -46,7 +48,8 @@ _OURS = {
 `omgm.steps` are functions of `StepParts` and their own settings, `omgm.encoders` and `omgm.fusions` of a profile and an
 image cache or `None`, `omgm.rerankers` are `SectionKind`, `omgm.summarizers` functions of a profile, `omgm.generators`
 functions of a profile and whether to run in a process of their own, `omgm.guards` what a generator is behind,
-`omgm.questions` what a retriever calls for those without an image, and `omgm.builders` what `OMGM.build` calls.
+`omgm.questions` what a retriever calls for those without an image, `omgm.indexes` what opens an index at the addresses
+of its parts, and `omgm.builders` what `OMGM.build` calls.
 """
 
 
@@ -81,3 +84,8 @@ def known_in(group: str) -> AfterValidator:
         return name
 
     return AfterValidator(check)
+
+
+def in_parts(folder: Path) -> bool:
+    """Returns whether an index is not in a folder, but at the addresses of its parts: `http://HOST:PORT,http://…`."""
+    return folder.parts[:1] in (("http:",), ("https:",))

@@ -27,6 +27,7 @@ from tests.paths import ROOT
 yaml = pytest.importorskip("yaml")
 DOCKER = ROOT / "docker"
 COMPOSE = (DOCKER / "compose.yaml").read_text(encoding="utf-8")
+PARTS = (DOCKER / "compose.parts.yaml").read_text(encoding="utf-8")
 DOCKERFILE = (DOCKER / "Dockerfile").read_text(encoding="utf-8")
 VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?P<default>:-[^}]*)?\}")
 
@@ -83,6 +84,18 @@ def test_our_commands_are_taken(settings: dict[str, str]) -> None:
         part, server = (profile.generator, "generator") if name == "service" else (profile.summarizer, "summarizer")
         assert (part.kind, part.base_url) == ("openai", f"http://{server}:8000")
         assert part.model == shlex.split(services[server]["command"])[0]
+
+
+def test_an_index_in_parts() -> None:
+    """Every part has its own folder, and the front asks each of them."""
+    loaded = yaml.safe_load(VARIABLE.sub(lambda match: (match["default"] or ":-")[2:], PARTS))
+    front = shlex.split(loaded["services"].pop("front")["command"])
+    assert {name: service["volumes"] for name, service in loaded["services"].items()} == {
+        f"part-{number}": [f"../artifacts/parts/{number}-of-2:/part:ro"] for number in (1, 2)
+    }
+    assert front[front.index("--index") + 1].split(",") == [f"http://{name}:8000" for name in loaded["services"]]
+    for command in (front, *(shlex.split(service["command"]) for service in loaded["services"].values())):
+        assert parser().parse_args(command[1:]).host == "0.0.0.0"
 
 
 def test_versions() -> None:

@@ -27,7 +27,7 @@ LINE = """{"id": "q0", "question": "How long?", "image_id": "red", "question_typ
 "declined": false, "ending": "cut", "quote": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0]}],
 "recognized": 0.75, "crop": [0.0, 0.25, 0.5, 1.0],
 "turned": 90, "text": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0]}], "by_text": true,
-"reading": "name", "searched": null, "filter": {"category": ["bird"]}}"""
+"reading": "name", "searched": null, "parts": null, "filter": {"category": ["bird"]}}"""
 
 
 def test_a_line_and_its_record() -> None:
@@ -51,6 +51,7 @@ def test_lines_of_other_versions_are_read() -> None:
         "by_text",
         "reading",
         "searched",
+        "parts",
         "filter",
         "quote",
     ):  # later versions write them

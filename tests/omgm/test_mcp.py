@@ -107,6 +107,7 @@ async def test_tools_are_described(url: str) -> None:
             "by_text",
             "reading",
             "searched",
+            "parts",
             "filter",
             "quote",
             "declined",

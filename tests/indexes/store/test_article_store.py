@@ -10,7 +10,7 @@ import pytest
 from indexes.knowledge.sources import FolderImages
 from indexes.labeled_images import LabeledImage
 from indexes.store.article_store import ArticleImages
-from indexes.store.index import open_articles
+from indexes.store.articles import open_articles
 from retriever.images import ImageError
 from tests.fakes.images import write_image
 from tests.fakes.plans import indexed

@@ -16,6 +16,7 @@ from PIL import Image
 
 from indexes.store.index import Index
 from indexes.store.manifest import FILES, read_manifest
+from indexes.store.published import save_index
 from indexes.store.search import StoredVectors
 from retriever.asking import EntityIndex
 from tests.fakes.builds import build
@@ -222,7 +223,7 @@ def test_an_index_of_format_version_2_keeps_opening(folder: Path) -> None:
     scores, rows = index.search(FakeEncoder().encode_texts(["green white", "yellow"]), 3)
     np.testing.assert_array_equal(rows, expected[1])
     np.testing.assert_allclose(scores, expected[0], atol=1e-3)
-    index.save_pretrained(folder.parent / "saved")
+    save_index(index, folder.parent / "saved")
     assert Index.open(folder.parent / "saved", verify=True).manifest == index.manifest
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from indexes.store.index import Index
+from indexes.store.published import open_published
 from omgm.__main__ import main
 from retriever.models.encoder import ClipEncoder
 from tests.fakes.hub import UPLOADS_WARN, FakeHub, be_the_only_hub, serve_hub
@@ -82,5 +82,5 @@ def test_a_killed_upload_resumes(
         monkeypatch.setenv("HF_TOKEN", "secret")
         assert main(command[3:]) == 0
         assert len(first) == 2 and not first & set(accepted[3:])  # the third may arrive twice
-        assert 'Index.from_pretrained("org/index@' in capsys.readouterr().out
-        assert len(Index.from_pretrained("org/index", encoder=FakeEncoder(), fusion=FakeFusion())) == 7
+        assert 'open_published("org/index@' in capsys.readouterr().out
+        assert len(open_published("org/index", encoder=FakeEncoder(), fusion=FakeFusion())) == 7

@@ -14,7 +14,7 @@ from PIL import Image
 
 from indexes.knowledge.sources import FolderImages
 from indexes.store.article_store import ArticleImages
-from indexes.store.index import open_articles
+from indexes.store.articles import open_articles
 from retriever.models.qformer import QFormerFusion
 from tests.fakes.builds import build
 from tests.fakes.knowledge_base import write_kb

@@ -1,0 +1,1 @@
+"""An index in parts, each served by a process of its own."""

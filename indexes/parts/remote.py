@@ -1,0 +1,210 @@
+"""The parts of an index at their addresses: asks them at the same time, and notices which are down and back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from urllib.parse import urlsplit
+
+from indexes.parts.layout import Part
+from indexes.parts.messages import CONTENT_TYPE, Message, read, write
+from retriever.types import EngineError
+from retriever.wording import counted
+
+logger = logging.getLogger(__name__)
+
+DEADLINE = 5.0
+"""Seconds for which a part may work on a question."""
+RETRY = 1.0
+"""Seconds until a part that is down is asked again, beside all questions."""
+
+
+class PartLostError(EngineError):
+    """A part is down or slow; what was asked can be asked again, of the others."""
+
+
+class Address:
+    """Where a part is; thread-safe.
+
+    Args:
+        url: Its address, such as `http://10.0.0.5:8001`.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url, split = url, urlsplit(url)
+        if split.scheme not in ("http", "https") or not split.hostname:
+            raise ValueError(f"the address of a part must be like http://HOST:PORT, got {url!r}")
+        self._host, self._path = split.netloc.rpartition("@")[2], split.path.rstrip("/")
+        self._connect = HTTPConnection if split.scheme == "http" else HTTPSConnection
+        self._idle: deque[HTTPConnection] = deque()
+        weakref.finalize(self, _close, self._idle)
+
+    def ask(self, name: str, content: bytes) -> Message:
+        """Returns the answer to a question (`indexes.parts.answering`).
+
+        Raises:
+            PartLostError: It does not answer.
+        """
+        for is_last in (False, True):
+            try:
+                connection, is_fresh = self._idle.pop(), False
+            except IndexError:
+                connection, is_fresh = self._connect(self._host, timeout=DEADLINE), True
+            try:
+                connection.request("POST", f"{self._path}/{name}", content, {"Content-Type": CONTENT_TYPE})
+                response = connection.getresponse()
+                answer = response.read()
+            except (OSError, HTTPException) as error:
+                connection.close()
+                if is_fresh or is_last or isinstance(error, TimeoutError):
+                    raise PartLostError(f"{self.url}: {error or type(error).__name__}") from error
+                _close(self._idle)  # the part has closed the others, too, or was restarted
+                continue
+            self._idle.append(connection)
+            if response.status != 200:
+                raise PartLostError(f"{self.url}: status {response.status}: {answer[:200].decode(errors='replace')}")
+            try:
+                return read(answer)
+            except ValueError as error:
+                raise PartLostError(f"{self.url}: {error}") from error
+        raise AssertionError
+
+
+def _close(connections: deque[HTTPConnection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+class Parts:
+    """The parts of one index.
+
+    Args:
+        urls: Their addresses, in any order.
+
+    Attributes:
+        of: The number of parts.
+        manifest: The manifest of the whole index, in JSON.
+        recognition: Its `recognition.json`, empty without one.
+
+    Raises:
+        ValueError: They are parts of different indexes, or not one of each.
+        EngineError: None of them answers.
+    """
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._addresses = [Address(url) for url in urls]
+        self._threads = ThreadPoolExecutor(4 * len(urls), "ask parts")
+        self._up: dict[int, Address] = {}
+        self._changed, self._probing = threading.Lock(), False
+        self._part: Part | None = None
+        self.of = 0
+        self._started, self._problem = False, ""
+        self.manifest = self.recognition = b""
+        failures = [self._join(address) for address in self._addresses]
+        if self._part is None:
+            raise EngineError(f"no part of the index answers: {failures[0]}")
+        self.of = self._part.of
+        if len(urls) != self.of:
+            raise ValueError(f"the index has {counted(self.of, 'part')}, so give as many addresses, got {len(urls)}")
+        self._started = True
+        if any(failures):
+            logger.warning("answers come without some parts: %s", "; ".join(filter(None, failures)))
+            self._probe()
+
+    @property
+    def up(self) -> frozenset[int]:
+        """The numbers of the parts that answer, from 0."""
+        return frozenset(self._up)
+
+    def ask(self, name: str, contents: Mapping[int, bytes]) -> dict[int, Message]:
+        """Asks some parts at the same time.
+
+        Args:
+            name: The name of the question.
+            contents: What each is asked, by its number.
+
+        Raises:
+            PartLostError: One of them does not answer in time; it counts as down from now on.
+        """
+        until = time.monotonic() + DEADLINE
+        asked: dict[int, Future[Message]] = {}
+        for number, content in contents.items():
+            if (address := self._up.get(number)) is None:
+                raise PartLostError(f"part {number + 1} of {self.of} is down")
+            asked[number] = self._threads.submit(address.ask, name, content)
+        answers, lost = dict[int, Message](), list[PartLostError]()
+        for number, future in asked.items():
+            try:
+                answers[number] = future.result(max(until - time.monotonic(), 0))
+            except (PartLostError, TimeoutError) as error:
+                slow = f"part {number + 1} of {self.of}: no answer within {DEADLINE:g} s"
+                lost.append(error if isinstance(error, PartLostError) else PartLostError(slow))
+                self._drop(number, lost[-1])
+        if lost:
+            raise lost[0]
+        return answers
+
+    def _drop(self, number: int, error: PartLostError) -> None:
+        with self._changed:
+            address = self._up.pop(number, None)
+        if address is not None:
+            logger.warning("answers come without part %d of %d: %s", number + 1, self.of, error)
+            self._probe()
+
+    def _probe(self) -> None:
+        """Asks the parts that are down, in a thread, until all answer."""
+        with self._changed:
+            if self._probing:
+                return
+            self._probing = True
+        threading.Thread(target=self._wait, name="wait for parts", daemon=True).start()
+
+    def _wait(self) -> None:
+        while True:
+            time.sleep(RETRY)
+            for address in self._addresses:
+                if address not in self._up.values():
+                    self._join(address)
+            with self._changed:
+                if len(self._up) == self.of:
+                    self._probing = False
+                    return
+
+    def _join(self, address: Address) -> str:
+        """Asks the part at an address what it is; returns why it does not answer, or "".
+
+        Raises:
+            ValueError: At the start, if it does not belong to the others.
+        """
+        try:
+            message = address.ask("about", write({}))
+        except PartLostError as error:
+            return str(error)
+        part = Part(*message.values["part"])
+        first, number = self._part or part, part.number - 1
+        if part != first._replace(number=part.number) or number in self._up:
+            problem = f"{address.url} serves {part}, as another address does; give one address of each part"
+            if part.whole != first.whole or part.of != first.of:
+                problem = (
+                    f"{address.url} serves {part}, and others {first} of another index; restart those that are old"
+                )
+            if not self._started:
+                raise ValueError(problem)
+            if problem != self._problem:
+                logger.error("%s", problem)
+            self._problem = problem
+            return problem
+        if self._part is None:
+            self._part = part
+            self.manifest, self.recognition = (message.columns[name][0] for name in ("whole", "recognition"))
+        with self._changed:
+            self._up[number] = address
+        if self._started:
+            logger.warning("%s is back", part)
+        return ""

@@ -1,0 +1,92 @@
+"""Searches the parts of an index by words: each scores with weights that are learned from the documents of all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from torch import Tensor
+
+from indexes.parts.index import PartedIndex
+from indexes.parts.messages import write
+from indexes.parts.weights import SharedWeights
+from indexes.store.grams import grams
+from indexes.store.image_text import IMAGE_TEXT
+from indexes.store.keys import as_query
+from indexes.store.postings import TermArray
+from indexes.store.section_words import FINGERPRINT, SECTION_WORDS, terms_in
+from retriever.section_search import SectionMatch
+from retriever.types import Filter, FloatArray
+
+
+def _weights(index: PartedIndex, column: str, terms: TermArray) -> SharedWeights:
+    """Returns what the documents of all parts say of terms."""
+    answers = index.ask("weights", write({"terms": terms}, column=column))
+    return SharedWeights.joined(map(SharedWeights.read, answers.values()))
+
+
+class PartedSections:
+    """Finds sections of an index in parts (implements `retriever.section_search.SectionIndex`).
+
+    Args:
+        index: The index.
+    """
+
+    def __init__(self, index: PartedIndex) -> None:
+        self._index = index
+
+    def search(
+        self, question: str, vector: FloatArray | None, excluded: Collection[int] = (), filter: Filter = ()
+    ) -> list[SectionMatch]:
+        """Returns the sections that fit a question best, see `indexes.live.section_search.IndexSections`."""
+        index, view, matches = self._index, self._index.view, list[SectionMatch]()
+        has_words = index.manifest.inputs.columns.get(SECTION_WORDS) == FINGERPRINT
+        weights = _weights(index, SECTION_WORDS, terms_in(question)) if has_words else SharedWeights.none()
+        values = {"question": question, "vector": None if vector is None else vector.tolist(), "filter": filter}
+        own = {n: [row // view.of for row in excluded if row % view.of == n] for n in view.up}
+        asked = {number: weights.write(excluded=rows, **values) for number, rows in own.items()}
+        for number, answer in index.parts.ask("sections", asked).items():
+            for row, position, words, name, cosine in answer.columns["matches"].tolist():
+                place = int(row) * view.of + number, int(position)
+                matches.append(SectionMatch(*place, _number(words), name, _number(cosine)))
+        view.expected.update(match.row for match in matches)
+        return matches
+
+
+def _number(value: float) -> float | None:
+    return None if value != value else value
+
+
+class PartedText:
+    """Finds entities of an index in parts by text (implements `retriever.label_reading.TextIndex`).
+
+    Args:
+        index: The index.
+    """
+
+    def __init__(self, index: PartedIndex) -> None:
+        self._index = index
+
+    def has_text(self, row: int) -> bool:
+        """Returns whether text was read on an image of an entity."""
+        encoded = self._index.column(IMAGE_TEXT, row)
+        return encoded is not None and len(encoded.parts) > 0
+
+    def similar(self, text: str, k: int, rows: Iterable[int] = (), filter: Filter = ()) -> dict[int, float]:
+        """Returns how similar texts and names of entities are: of the `k` best that fit, and of those at `rows`."""
+        index, view, every, wanted = self._index, self._index.view, dict[int, float](), [*rows]
+        weights = _weights(index, IMAGE_TEXT, grams(text)[0])
+        own = {n: [row // view.of for row in wanted if row % view.of == n] for n in view.up}
+        asked = {number: weights.write(text=text, k=k, rows=some, filter=filter) for number, some in own.items()}
+        for number, answer in index.parts.ask("texts", asked).items():
+            similar = index.rows_in(number, answer.columns["rows"]).tolist()
+            every |= zip(similar, answer.columns["cosines"].tolist(), strict=True)
+        best = sorted(every, key=lambda row: -every[row])[:k]
+        return {row: every[row] for row in dict.fromkeys([*best, *wanted]) if row in every}
+
+    def scores_of(self, vector: Tensor, rows: Sequence[int]) -> list[float]:
+        """Returns the scores that the index's `search` gives entities."""
+        index, scores = self._index, dict[int, float]()
+        query = as_query(vector[None].float().cpu(), index.manifest.inputs.candidates, index.image_weight)[0]
+        for some, answer in index.ask_of("scores", rows, query=query.tolist()).values():
+            scores |= zip(some, answer.columns["scores"].tolist(), strict=True)
+        return [scores[row] for row in rows]

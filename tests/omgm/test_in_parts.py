@@ -1,0 +1,261 @@
+"""An index in parts that processes serve, with the embedded profile from end to end."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from indexes.parts import remote
+from indexes.parts.split import split_index
+from indexes.store.index import Index
+from omgm.__main__ import main
+from omgm.indexing import Build, build
+from omgm.opening import open_retriever
+from omgm.part_server import part_app
+from omgm.profile import load_profile
+from omgm.served_app import build_app
+from retriever.pipeline import Retriever
+from retriever.types import NO_IMAGE, EngineError, Options, Query
+from tests.fakes.listening import free_port
+from tests.fakes.live import hash_of, painting
+from tests.fakes.service import listening, wait_until
+from tests.omgm.test_words import NAMES, package
+from tests.paths import ROOT, contents
+
+THINGS = ("lamp", "kettle", "drum", "ladder", "anchor", "violin")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an index of packages, whose labels are read, and of paintings, and with its parts."""
+    folder = tmp_path_factory.mktemp("things")
+    (folder / "images").mkdir()
+    rows = []
+    for number, name in enumerate((*NAMES, *THINGS)):
+        image = package(name, number) if name in NAMES else painting(hash_of(name))
+        image.save(folder / "images" / f"{number}.png")
+        texts = [f"The {name.lower()} weighs {100 + number} grams.", f"It was found in {1900 + number}."]
+        sections = [{"title": f"Part {place}", "text": text} for place, text in enumerate(texts)]
+        row = {"id": f"kb/{number}", "title": f"Article {number}", "image": f"{number}.png", "sections": sections}
+        rows.append(row | {"names": [f"the {name.lower()} of Basel"], "kind": "label" if name in NAMES else "painting"})
+    (folder / "kb.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    names = {"fields": "kind"}
+    order = Build(kb=folder / "kb.jsonl", images=folder / "images", out=folder / "index", names=names)
+    build(load_profile("embedded"), order)
+    for parts in (2, 4):
+        assert len([*split_index(folder / "index", parts, folder / f"in {parts}")]) == parts
+    return folder
+
+
+def queries() -> list[Query]:
+    shown = [
+        package(NAMES[0], 50, 4, "navy", "white"),  # recognized by its label
+        painting(hash_of(THINGS[0])).rotate(90),
+        Image.new("RGB", (64, 64), "gray"),
+        *(painting(hash_of(name)) for name in THINGS),
+    ]
+    texts = ["How heavy is the drum of Basel?", "When was the kettle found?", "Who wrote War and Peace?"]
+    about = [Query(image, "How many grams does it weigh?", str(number)) for number, image in enumerate(shown)]
+    about += [Query(NO_IMAGE, text, text) for text in texts]
+    paintings = Options(filter=(("kind", ("painting",)),))
+    return [*about, *(replace(query, options=paintings) for query in (about[0], about[-3]))]
+
+
+class Served:
+    """A part in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "omgm", "serve", "--index", str(self.folder), "--port", str(self.port)]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def is_up(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/health/live", trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def processes(folder: Path) -> Iterator[list[Served]]:
+    parts = [Served(path) for path in sorted(folder.iterdir())]
+    try:
+        for part in parts:
+            wait_until(part.is_up)
+        yield parts
+    finally:
+        for part in parts:
+            part.kill()
+
+
+@contextmanager
+def threads(folder: Path) -> Iterator[Path]:
+    """Yields the addresses of the parts in a folder, which threads serve."""
+    with ExitStack() as stack:
+        yield joined(stack.enter_context(listening(part_app(path))) for path in sorted(folder.iterdir(), reverse=True))
+
+
+def joined(urls: Iterable[str]) -> Path:
+    return Path(",".join(urls))
+
+
+def plain(result: Any, index: Any) -> Any:
+    """Returns what a result says, with ids instead of rows, and scores of text up to their last digits."""
+    candidates = [replace(one, row=index.entity(one.row).id, score=round(one.score, 6)) for one in result.candidates]
+    recognized = result.recognized and round(result.recognized, 6)
+    return candidates, recognized, result.crop, result.turned, result.text, result.by_text, result.searched
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_answers_are_those_of_one_machine(folder: Path, count: int) -> None:
+    profile = load_profile("embedded")
+    whole = open_retriever(profile, folder / "index")
+    with threads(folder / f"in {count}") as addresses:
+        front = open_retriever(profile, addresses)
+        for query in queries():
+            [expected], [found] = whole.retrieve([query]), front.retrieve([query])
+            assert plain(found, front.index) == plain(expected, whole.index), query.question
+            assert found.parts == (count, count) and expected.parts is None
+            if query.image.width:
+                assert [one.score for one in found.candidates] == [one.score for one in expected.candidates]
+        for one, other in zip(whole.retrieve(queries()), front.retrieve(queries()), strict=True):
+            assert plain(other, front.index) == plain(one, whole.index)
+        for name in ("kb/3", "the drum of Basel", "kb/99"):
+            row, own = whole.index.row_of(name), front.index.row_of(name)
+            assert (row is None) == (own is None)
+            if row is not None and own is not None:
+                assert front.index.entity(own) == whole.index.entity(row)
+                assert front.index.summary(own) == whole.index.summary(row)
+        assert front.index.fields.names == ["kind"]
+        front.index.fields.check((("kind", ("label", "painting")),), ())
+        with pytest.raises(ValueError, match=r"filter.kind: no entity has 'coin'; values are '(label|painting)'"):
+            front.index.fields.check((("kind", ("label", "coin")),), ())
+        assert len(front.index) == len(whole.index) and front.index.fingerprint == whole.index.fingerprint
+
+
+@dataclass
+class Asker:
+    """Asks a front on and on, and checks every result."""
+
+    front: Retriever[Index]
+    queries: list[Query]
+    right: dict[tuple[int, int], Any]
+    """What is right by how many parts answered."""
+    seen: Counter[tuple[int, int]] = field(default_factory=Counter)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self) -> None:
+        while not self.ended.is_set():
+            started = time.monotonic()
+            results = self.front.retrieve(self.queries)
+            assert time.monotonic() - started < 15
+            parts = results[0].parts
+            assert parts is not None
+            assert [plain(result, self.front.index) for result in results] == self.right[parts]
+            self.seen[parts] += 1
+
+    def wait_for(self, parts: tuple[int, int]) -> None:
+        self.seen.clear()
+        wait_until(lambda: self.seen[parts] > 1)
+
+
+def test_a_lost_part_is_named_and_comes_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(remote, "DEADLINE", 2.0)
+    profile, asked = load_profile("embedded"), [*queries()[1:4], *queries()[9:11]]
+    whole = open_retriever(profile, folder / "index")
+    expected = [plain(result, whole.index) for result in whole.retrieve(asked)]
+    with processes(folder / "in 2") as parts:
+        urls = [part.url for part in parts]
+        front = open_retriever(profile, joined(urls))
+        for lost, how in ((0, signal.SIGKILL), (1, signal.SIGKILL), (0, signal.SIGSTOP)):
+            alone = open_retriever(profile, joined([urls[1 - lost], "http://127.0.0.1:9"]))
+            rest = [plain(result, alone.index) for result in alone.retrieve(asked)]
+            assert rest != expected
+            ask = Asker(front, asked, {(2, 2): expected, (1, 2): rest})
+            with ThreadPoolExecutor(1) as threads:
+                future = threads.submit(ask)
+                try:
+                    ask.wait_for((2, 2))
+                    parts[lost].process.send_signal(how)
+                    ask.wait_for((1, 2))
+                    if how == signal.SIGKILL:
+                        parts[lost].process.wait()
+                        parts[lost].start()
+                    else:
+                        parts[lost].process.send_signal(signal.SIGCONT)
+                    ask.wait_for((2, 2))
+                finally:
+                    ask.ended.set()
+                future.result()
+        for part in parts:
+            part.kill()
+        with pytest.raises(EngineError, match=r"down|refused|reset"):
+            front.retrieve(asked)
+        assert main(["ask", "--index", str(joined(urls)), "What is this?"]) == 2
+        assert "error: no part of the index answers: http://127.0.0.1:" in capsys.readouterr().err
+
+
+def test_a_front_serves_the_parts(folder: Path) -> None:
+    with threads(folder / "in 2") as addresses:
+        app, editor = build_app(load_profile("embedded"), addresses, read_only=False)
+        assert isinstance(editor, str)
+        with listening(app) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+            image = BytesIO()
+            package(NAMES[0], 0).save(image, "PNG")
+            answer = client.post("/answer", files={"image": image.getvalue()}, data={"question": "How heavy is it?"})
+            body = answer.json()
+            assert (body["parts"], body["entity"]["id"], body["answer"]) == ([2, 2], "kb/0", "100 grams")
+            assert client.get(body["candidates"][1]["image"]).headers["content-type"] == "image/jpeg"
+            assert client.get("/entities", params={"id": "kb/3"}).json()["title"] == "Article 3"
+            refused = client.delete("/entities", params={"id": "kb/3"})
+            assert refused.status_code == 409 and "omgm index split" in refused.json()["error"]["message"]
+            assert "in the parts" in client.get("/health/ready").text
+
+
+def test_the_commands_of_the_page_run(folder: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    commands = [shlex.split(line, comments=True)[1:] for line in page.split("```sh\n")[1].split("```")[0].splitlines()]
+    places = {"INDEX": str(folder / "index"), "PARTS": str(tmp_path / "parts"), "MORE": str(tmp_path / "more")}
+    places |= {port: str(free_port()) for port in ("8000", "8001", "8002")}
+    words = re.compile("|".join(places))
+    split, *serve, front, again = [[words.sub(lambda found: places[found[0]], one) for one in own] for own in commands]
+    assert main(split) == 0
+    with ExitStack() as stack:
+        for command in (*serve, [*front, "--port", places["8000"]]):
+            process = subprocess.Popen([sys.executable, "-m", "omgm", *command], cwd=ROOT, stdout=subprocess.PIPE)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            assert process.stdout is not None and process.stdout.readline().startswith(b"Serving ")
+        question = {"question": "How heavy is the drum of Basel?"}
+        answer = httpx.post(f"http://127.0.0.1:{places['8000']}/answer", json=question, trust_env=False, timeout=60)
+        assert (answer.json()["answer"], answer.json()["parts"]) == ("108 grams", [2, 2])
+    assert main(again) == 0
+    assert contents(tmp_path / "more") == contents(folder / "in 4")
