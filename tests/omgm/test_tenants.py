@@ -151,9 +151,9 @@ def test_every_route_shows_a_tenant_only_its_own(service: Service, tenant: str) 
         assert only(tenant, service.ask(tenant, "POST", "/v1/responses", json=responses).text)
     asked = {"question": QUESTION, "image": image, "mode": "omnisearch"}
     limited = {**asked, "filter": {"kind": "type 1"}, "stream": True}
-    stream = service.ask(tenant, "POST", "/answer", json=limited).text
-    done = json.loads(stream.partition("event: done")[2].partition("data: ")[2].splitlines()[0])
-    assert only(tenant, stream) and done["filter"] == {"tenant": [tenant], "kind": ["type 1"]}
+    events = service.ask(tenant, "POST", "/answer", json=limited).text
+    done = json.loads(events.partition("event: done")[2].partition("data: ")[2].splitlines()[0])
+    assert only(tenant, events) and done["filter"] == {"tenant": [tenant], "kind": ["type 1"]}
     titles = {source["title"] for source in done["trail"]["sources"]}
     assert titles == {f"{TENANTS[tenant]} pump 1", f"{TENANTS[tenant]} pump 3"}
     agent = service.ask(tenant, "POST", "/answer", json=asked)

@@ -16,6 +16,7 @@ from indexes.live.index import LiveIndex
 from indexes.live.version import Version
 from indexes.store.generations import current_files, settled_files
 from indexes.store.index import Index
+from indexes.store.published import save_index
 from retriever.maxsim import max_sim_spans
 from retriever.pipeline import Retriever
 from retriever.protocols import Step
@@ -319,10 +320,10 @@ def test_files_without_the_changes_are_refused(tmp_path: Path, world: World) -> 
     with pytest.raises(ValueError, match="omgm index compact --index"):
         Index.open(world.index)
     with pytest.raises(ValueError, match="1 change not yet in its files"):
-        editor.index.save_pretrained(tmp_path / "copy")
+        save_index(editor.index, tmp_path / "copy")
     editor.index.compact()
     assert len(Index.open(world.index)) == 6
-    editor.index.save_pretrained(tmp_path / "copy")
+    save_index(editor.index, tmp_path / "copy")
     assert len(Index.open(tmp_path / "copy", verify=True)) == 6
     editor.index.close()
 
