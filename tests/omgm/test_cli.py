@@ -40,6 +40,7 @@ FLAGS = {
     "index info": "--index --json",
     "index tokens": "--index --queries --query-images --out --codecs --json",
     "index push": "FOLDER ORG/NAME --private --message --license",
+    "index split": "--index --parts --out",
     "kb inspect": "FILE --images --kb-format --map --html --json",
     "kb images": "--kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
     "kb check": "--dataset --queries --query-map --query-images --index --kb --missing --json",

@@ -29,6 +29,7 @@ from retriever.images import encoded
 from retriever.types import NO_IMAGE, Options, Query
 from serving.app import create_app
 from serving.keys import digest_of
+from serving.openai_routes import OPENAI
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri
 from tests.fakes.live import painting
@@ -102,7 +103,7 @@ def service(folder: Path) -> Iterator[Service]:
         assert isinstance(editor, Editor)
         changes = DraftEditor(editor)
         stack.callback(changes.close)
-        app = create_app(retriever, build_generator(profile), SETTINGS, changes, modes=agents(script))
+        app = create_app(retriever, build_generator(profile), SETTINGS, changes, modes=agents(script), routes=OPENAI)
         url = stack.enter_context(listening(app, SETTINGS))
         pytest.importorskip("mcp", reason="needs the extra mcp")
         from omgm.mcp_http import http_app
