@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 
 from indexes.store.columns import Column, Encoded, Stored
 from retriever.image_cache import ImageCache, content_of
 from retriever.models.keypoints import DIMENSION, VERSION, Keypoints, find_keypoints
 from retriever.protocols import Verify
-from retriever.types import FloatArray
+from retriever.types import FloatArray, IntArray
 from retriever.verification import agreement
 
 _PLACE = 4 * np.dtype(np.float16).itemsize
@@ -67,21 +68,34 @@ def verifier(index: Any, model: KeypointModel) -> Verify:
                 kept.put(KEYPOINTS.name, content, points, points.places.nbytes + points.descriptors.nbytes)
         return points
 
-    @cache
-    def sample() -> tuple[FloatArray, list[str]]:
-        """Returns descriptors of images all over the index, and the entity of each."""
-        every = [] if hasattr(index, "sample") else [*getattr(index, "rows", lambda: range(len(index)))()]
-        rows = every[:: -(-len(every) // _SAMPLED)] if every else index.sample(_SAMPLED)
-        images = [(index.entity(row).id, points) for row in rows for points in points_of(row)]
-        descriptors = np.concatenate([points.descriptors for _, points in images])
-        return descriptors, [owner for owner, points in images for _ in points.descriptors]
+    @lru_cache(maxsize=1)
+    def sample(up: object) -> tuple[list[str], FloatArray, IntArray]:
+        """Returns ids of entities all over the index, the descriptors of their images, and where those of each begin.
+
+        Args:
+            up: Which parts of an index in parts answer: with another one, these are other entities.
+        """
+        if hasattr(index, "sample"):
+            rows = index.sample(_SAMPLED)
+        else:
+            every = [*getattr(index, "rows", lambda: range(len(index)))()]
+            rows = every[:: -(-len(every) // _SAMPLED)]
+        images = {index.entity(row).id: [points.descriptors for points in points_of(row)] for row in rows}
+        each = {id: joined for id, own in images.items() if len(joined := np.concatenate(own))}
+        starts = np.cumsum([0, *map(len, each.values())], dtype=np.int64)[:-1]
+        return [*each], np.concatenate([np.empty((0, DIMENSION), np.float32), *each.values()]), starts
 
     def verify(image: Image.Image, rows: Sequence[int]) -> list[int]:
-        def others() -> FloatArray:
-            ids, (descriptors, owners) = {index.entity(row).id for row in rows}, sample()
-            return descriptors[[owner not in ids for owner in owners]]
+        def elsewhere(descriptors: FloatArray) -> FloatArray:
+            ids, (others, sampled, starts) = {index.entity(row).id for row in rows}, sample(getattr(index, "up", None))
+            kept = [id not in ids for id in others]
+            if not any(kept):
+                return np.full(len(descriptors), -1, np.float32)
+            cosines = (torch.from_numpy(descriptors) @ torch.from_numpy(sampled).T).numpy()
+            highest: FloatArray = np.maximum.reduceat(cosines, starts, axis=1)[:, kept].max(axis=1)
+            return highest
 
-        return agreement(points_in(image), [points_of(row) for row in rows], others)
+        return agreement(points_in(image), [points_of(row) for row in rows], elsewhere)
 
     return verify
 

@@ -48,8 +48,14 @@ def build_steps(parts: StepParts) -> list[Step]:
     """Makes the steps of a profile.
 
     Raises:
-        ValueError: A kind is unknown, or it refuses its settings; the message names the step.
+        ValueError: A kind is unknown or refuses its settings, or no step finds candidates for the others; the message
+            names the step.
     """
+    if (first := parts.profile.steps[0].kind) in ("fusion", "sections"):
+        raise ValueError(
+            f"profile {parts.profile.name}: steps.0: {first!r} only scores candidates; begin with a step that finds "
+            'them, such as "search"'
+        )
     return [_built(parts, number) for number in range(len(parts.profile.steps))]
 
 

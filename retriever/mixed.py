@@ -91,7 +91,7 @@ class MixedRetrieval:
 
 
 def _head(question: str) -> str:
-    """Returns what a question says before it points at something."""
+    """Returns the words of a question before the first one that points at something ("it", "this")."""
     if not _refers(question):
         return question
     pointer = _POINTER.search(question)

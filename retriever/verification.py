@@ -43,7 +43,9 @@ class _Nearest(NamedTuple):
 
 
 def agreement(
-    query: Keypoints, candidates: Sequence[Sequence[Keypoints]], others: Callable[[], FloatArray] | None = None
+    query: Keypoints,
+    candidates: Sequence[Sequence[Keypoints]],
+    elsewhere: Callable[[FloatArray], FloatArray] | None = None,
 ) -> list[int]:
     """Returns how many places of a query's image agree with the best image of each candidate.
 
@@ -53,7 +55,7 @@ def agreement(
     Args:
         query: The keypoints of the query's image.
         candidates: Those of each candidate's images.
-        others: Returns the descriptors of images of other things, [N, 128]; only called if it matters.
+        elsewhere: Returns the highest cosine of each of some descriptors, [N, 128], with those of other things, [N].
     """
     if len(query.places) < FEWEST:
         return [0] * len(candidates)
@@ -70,10 +72,9 @@ def agreement(
     if not enough:
         return [0] * len(candidates)
     common = np.full(len(query.places), 2, np.float32)
-    if others is not None and len(descriptors := others()):
+    if elsewhere is not None:
         checked = np.any(enough, axis=0)
-        highest = (torch.from_numpy(query.descriptors[checked]) @ torch.from_numpy(descriptors).T).amax(1)
-        common[checked] = (2 - 2 * highest).clamp(min=0).sqrt().numpy()
+        common[checked] = np.sqrt(np.maximum(2 - 2 * elsewhere(query.descriptors[checked]), 0))
     places, counts = _places(query), list[int]()
     for number, pair in enumerate(zip(images, nearest, strict=True)):
         agreeing = (

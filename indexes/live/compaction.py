@@ -72,9 +72,8 @@ def write_generation(version: Version, target: Path) -> None:
         sync_folder(target.parent)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        if (
-            isinstance(error, OSError) and error.errno is not None
-        ):  # errors of FAISS and databases are clear as they are
+        # errors of FAISS and databases are clear as they are
+        if isinstance(error, OSError) and error.errno is not None:
             what = (
                 f"{error.strerror}; the index is unchanged: free space, or make its folder writable, and compact again"
             )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexes.live.reading import VersionedIndex
 from indexes.live.version import Version
@@ -15,7 +16,7 @@ from indexes.store.columns import SPREAD
 from indexes.store.fields import FIELDS, FILES, hashes_of
 from indexes.store.index import Index
 from retriever.filters import fits
-from retriever.types import BoolArray, Entity, Filter
+from retriever.types import BoolArray, Entity, Filter, IntArray
 
 _LOOKED_AT, _LISTED = 1000, 10
 """Entities whose values a message lists, and values in it."""
@@ -42,12 +43,20 @@ class IndexFields:
         chosen = np.ones(self._index.manifest.counts.entities, np.bool_)
         if not self.names:
             return ~chosen
-        values, keys = (np.load(self._index.folder / name, mmap_mode="r", allow_pickle=False) for name in FILES)
+        values, rows = self._sorted
         for name, texts in filter:
-            own = np.zeros(len(chosen), np.bool_)
-            own[keys[np.isin(values[:, 0], hashes_of((name, text) for text in texts))] // SPREAD] = True
+            own, wanted = np.zeros(len(chosen), np.bool_), hashes_of((name, text) for text in texts)
+            for first, last in zip(*(np.searchsorted(values, wanted, side) for side in ("left", "right")), strict=True):
+                own[rows[first:last]] = True
             chosen &= own
         return chosen
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.uint64], IntArray]:
+        """The hashes of all values, ascending, and the row of each: a scan per tenant would cost too much."""
+        values, keys = (np.load(self._index.folder / name, mmap_mode="r", allow_pickle=False) for name in FILES)
+        order = np.argsort(values[:, 0], kind="stable")
+        return values[order, 0], keys[order] // SPREAD
 
     def check(self, filter: Filter, within: Filter) -> None:
         """Checks that there are such fields, with such values among the entities that fit `within`.

@@ -88,7 +88,7 @@ class PartAnswers:
         return write({"scores": scores, "rows": rows, "positions": self._at(rows)})
 
     def entities(self, message: Message) -> bytes:
-        """Returns what is `wanted` of the entities at `rows`: articles, images, summaries, tokens and columns."""
+        """Returns data of the entities at `rows`; `wanted` lists it: articles, images, summaries, tokens, columns."""
         rows = message.columns["rows"].tolist()
         columns: dict[str, list[bytes | None] | IntArray] = {}
         widths = {name: column.width for name, column in self.index.columns.items()}

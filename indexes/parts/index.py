@@ -129,6 +129,11 @@ class PartedIndex(Index):
         """The view that this context has pinned, or else a new one."""
         return self._pinned.get() or View(self.parts.up, self.parts.of)
 
+    @property
+    def up(self) -> frozenset[int]:
+        """The numbers of the parts of this context's view, to which what is learned from samples belongs."""
+        return self.view.up
+
     def ask(self, name: str, content: bytes) -> dict[int, Message]:
         """Asks all parts of the view; returns their answers by number.
 

@@ -19,7 +19,7 @@ from retriever.types import Filter, FloatArray
 
 
 def _weights(index: PartedIndex, column: str, terms: TermArray) -> SharedWeights:
-    """Returns what the documents of all parts say of terms."""
+    """Counts the documents of all parts that have each of some terms."""
     answers = index.ask("weights", write({"terms": terms}, column=column))
     return SharedWeights.joined(map(SharedWeights.read, answers.values()))
 

@@ -36,17 +36,17 @@ class SharedWeights:
 
     @classmethod
     def of(cls, lists: InvertedLists, terms: TermArray) -> Self:
-        """Returns what the documents of one part say of terms."""
+        """Counts the documents of one part that have each of some terms, uint64 [N], ascending."""
         return cls(terms, lists.occurrences(terms), lists.count, float(lists.documents["length"].sum(dtype=float)))
 
     @classmethod
     def read(cls, message: Message) -> Self:
-        """Returns what `write` wrote."""
+        """Reads a message that `write` made."""
         return cls(message.columns["terms"], message.columns["frequencies"], *message.values["documents"])
 
     @classmethod
     def joined(cls, parts: Iterable[Self]) -> Self:
-        """Returns what the documents of all parts say of the same terms."""
+        """Adds up the counts of all parts, which are of the same terms."""
         every = [*parts]
         frequencies: IntArray = np.sum([part.frequencies for part in every], axis=0)
         return cls(every[0].terms, frequencies, sum(one.count for one in every), sum(one.length for one in every))

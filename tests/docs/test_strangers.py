@@ -263,6 +263,8 @@ def test_a_step(examples: Path, install: Install, tmp_path: Path, capsys: pytest
     assert main([*map(str, question), listed]) == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "profile embedded: steps.1 (titled): most: Input should be greater than or equal to 1" in error
+    assert main([*map(str, question), '--set=steps=["fusion", "search"]']) == 2
+    assert "steps.0: 'fusion' only scores candidates" in " ".join(capsys.readouterr().err.split())
     assert main([*map(str, question), '--set=steps=["search", "title"]']) == 2
     assert "'title' is unknown; known are search, fusion, sections, titled" in " ".join(capsys.readouterr().err.split())
 

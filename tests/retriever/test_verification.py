@@ -76,7 +76,7 @@ def test_places_that_several_candidates_have_do_not_count() -> None:
     assert agreement(query, candidates) == [0, 8, 0, 0]
     assert agreement(query, [[joined(shelf, thing), shelf]]) == [28]  # of one candidate, they do
     rest = joined(other, shelf).descriptors
-    assert agreement(query, [[joined(shelf, thing), shelf]], lambda: rest) == [8]
+    assert agreement(query, [[joined(shelf, thing), shelf]], lambda own: (own @ rest.T).max(axis=1)) == [8]
 
 
 def test_what_is_along_a_line_does_not_count() -> None:

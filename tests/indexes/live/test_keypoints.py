@@ -43,6 +43,31 @@ def test_keypoints_survive_being_stored() -> None:
     )
 
 
+class Parted:
+    """An index whose sample is of the parts that answer."""
+
+    def __init__(self, index: Index) -> None:
+        self.entity, self.column = index.entity, index.column
+        self.up: frozenset[int] = frozenset()
+        self.sampled: list[frozenset[int]] = []
+
+    def sample(self, most: int) -> list[int]:
+        self.sampled.append(self.up)
+        return sorted(self.up)
+
+
+def test_a_sample_belongs_to_the_parts_that_answered(tmp_path: Path) -> None:
+    world = World(tmp_path, [article("a"), article("b"), article("c")], columns=MODELS)
+    index = Index.open(world.index, columns=MODELS)
+    parted, photo = Parted(index), large(Image.open(world.images / "of-a-0.png"))
+    verify = verifier(parted, KeypointModel())
+    alone = verify(photo, [1])  # nothing else is known
+    assert verify(photo, [0])[0] > 10
+    parted.up = frozenset({0, 2})  # the image's own entity is another one now
+    assert verify(photo, [0])[0] > 10 and verify(photo, [1]) == alone == [0]
+    assert parted.sampled == [frozenset(), parted.up]
+
+
 def test_a_photograph_of_any_image_of_an_entity_verifies_it(tmp_path: Path) -> None:
     world = World(tmp_path, ARTICLES, columns=MODELS, image_keys=3)
     index = Index.open(world.index, columns=MODELS, verify=True)
