@@ -140,7 +140,7 @@ def as_api_error(error: Exception, request_id: str) -> ApiError:
         return error
     if isinstance(error, EngineError):
         logger.warning("request %s: %s", request_id, error)
-        message = "the database that holds the entity index does not answer; try again"
+        message = "a server that the retrieval depends on does not answer; try again"
         return ApiError(503, "engine_unavailable", message, headers={"Retry-After": "5"})
     logger.error("request %s failed", request_id, exc_info=error)
     return ApiError(500, "internal_error", f"internal error; see the server's log for request {request_id}")
