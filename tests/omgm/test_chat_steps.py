@@ -183,7 +183,8 @@ def test_wrong_settings_are_named(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_an_evaluation_depends_on_the_server(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "q.jsonl").write_text('{"image": "Alder", "question": "How high is it?", "entity": "Alder", "answers": ["30 m"]}\n')
+    question = {"image": "Alder", "question": "How high is it?", "entity": "Alder", "answers": ["30 m"]}
+    (tmp_path / "q.jsonl").write_text(json.dumps(question) + "\n")
     with ScriptedServer(["1"]) as server:
         chat = (f"--set=generator.base_url={server.url}/v1", "--set=generator.model=scripted")
         given = ("evaluate", "--dataset", "plain", "--queries", tmp_path / "q.jsonl", "--out", tmp_path / "out")
