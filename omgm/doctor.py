@@ -93,7 +93,7 @@ def needed_extras(profile: Profile) -> dict[str, str]:
         needed["faiss-gpu"] = 'search.gpu = "faiss"'
     model = profile.encoder.model
     folder = _here(model)
-    if (folder / "open_clip_config.json").is_file() if folder else model.startswith("timm/"):
+    if (folder / "open_clip_config.json").is_file() if folder else model.startswith(("timm/", "imageomics/")):
         needed["openclip"] = f"encoder.model {model}"
     return needed
 
