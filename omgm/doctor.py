@@ -244,6 +244,7 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
 def _sections_finding(profile: Profile, built_with: str | None) -> Finding:
     """Compares the encoder that made an index's vectors of sections, if it has any, with that of the profile."""
     from retriever.models.section_encoder import sections_fingerprint
+    from retriever.models.text_embedding import MODULES, embedding_fingerprint
 
     again = "omgm build-index --overwrite, which makes only the vectors of sections again"
     if built_with is None:
@@ -251,7 +252,10 @@ def _sections_finding(profile: Profile, built_with: str | None) -> Finding:
         return Finding("index, sections.model", "warn", found, again)
     model = profile.sections.model
     try:
-        now = sections_fingerprint(Path(model).expanduser() if is_folder(model) else model)
+        if (folder := _here(model)) and (folder / MODULES).is_file():
+            now = embedding_fingerprint(folder, profile.sections.max_tokens)
+        else:
+            now = sections_fingerprint(Path(model).expanduser() if is_folder(model) else model)
     except ValueError as error:
         return Finding("index, sections.model", "fail", str(error), "set sections.model to a base model")
     if built_with != now:

@@ -275,7 +275,7 @@ def _windows(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[list
     """Returns, per text, the token ids of its pieces, each with the special tokens of a complete text."""
     if hasattr(tokenizer, "windows"):
         return [tokenizer.windows(text, max_tokens) for text in texts]
-    before, after = _frame(tokenizer)
+    before, after = frame(tokenizer)
     room = max_tokens - len(before) - len(after)
     # Not by the tokenizer's `return_overflowing_tokens`, whose memory grows with the square of a text's length.
     return [
@@ -284,7 +284,7 @@ def _windows(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[list
     ]
 
 
-def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+def frame(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Returns the special tokens that a tokenizer puts before and after a text."""
     inner: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole: list[int] = tokenizer("a")["input_ids"]

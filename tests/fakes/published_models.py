@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
 
 from retriever.models.padding import prepare_transformers
@@ -76,3 +76,102 @@ def write_bioclip2(folder: Path) -> Path:
 def write(path: Path, settings: object) -> None:
     """Writes a JSON file."""
     path.write_text(json.dumps(settings))
+
+
+QWEN = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>",
+        "<|image_pad|>", "<|video_pad|>", "<think>", "</think>"]  # fmt: skip
+"""Tokens of Qwen3 that are no text."""
+
+
+def write_qwen_tokenizer(folder: Path, *, ends: bool) -> int:
+    """Writes a tokenizer of Qwen3 and returns its size; with `ends`, as of its embeddings, a last token is added."""
+    tokenizer = Tokenizer(BPE())
+    split = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(split), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator(["yes no", "yes", "no", *TEXTS], trainer)
+    tokenizer.add_special_tokens([AddedToken(token, special=not token.endswith("think>")) for token in QWEN])
+    byte_level = processors.ByteLevel(trim_offsets=False)
+    end = processors.TemplateProcessing(
+        single="$A <|endoftext|>", pair="$A $B <|endoftext|>",
+        special_tokens=[("<|endoftext|>", tokenizer.token_to_id("<|endoftext|>"))],
+    )  # fmt: skip
+    tokenizer.post_processor = processors.Sequence([byte_level, end]) if ends else byte_level
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {"add_bos_token": False, "add_prefix_space": False, "bos_token": None, "errors": "replace"}
+    settings |= {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "unk_token": None, "model_max_length": 131072}
+    write(
+        folder / "tokenizer_config.json",
+        settings | {"tokenizer_class": "Qwen2Tokenizer", "split_special_tokens": False},
+    )
+    return tokenizer.get_vocab_size()
+
+
+def qwen3_config(size: int) -> Any:
+    """Returns the configuration of a tiny Qwen3 with a vocabulary of a size."""
+    from transformers import Qwen3Config
+
+    return Qwen3Config(
+        **SIZES, vocab_size=size, num_key_value_heads=1, head_dim=8, tie_word_embeddings=True, rope_theta=1e6,
+        max_position_embeddings=32768,
+    )  # fmt: skip
+
+
+def save_large(model: Any, folder: Path, prefix: str = "") -> None:
+    """Saves a model with weights large enough that mistakes show, all their names after a prefix."""
+    torch.manual_seed(0)
+    for weights in model.parameters():
+        if weights.dim() > 1:
+            torch.nn.init.normal_(weights, std=0.3)
+    model.save_pretrained(folder)
+    tensors = {
+        prefix + name: tensor.contiguous() for name, tensor in model.state_dict().items() if name != "lm_head.weight"
+    }
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def write_qwen3_embedding(folder: Path) -> Path:
+    """Writes a Qwen3-Embedding with the files that its publisher adds for sentence-transformers."""
+    prepare_transformers()
+    from transformers import Qwen3Model
+
+    model = Qwen3Model(qwen3_config(write_qwen_tokenizer(folder, ends=True)))
+    save_large(model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    write(folder / "config.json", config | {"architectures": ["Qwen3ForCausalLM"]})
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    modules = [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kinds[path]}"}
+               for i, path in enumerate(kinds)]  # fmt: skip
+    write(folder / "modules.json", modules)
+    task = "Given a web search query, retrieve relevant passages that answer the query"
+    prompts = {"query": f"Instruct: {task}\nQuery:", "document": ""}
+    write(
+        folder / "config_sentence_transformers.json",
+        {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+    )
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+    pooling = {f"pooling_mode_{mode}": mode == "lasttoken" for mode in modes}
+    write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 16, "include_prompt": True} | pooling)
+    return folder
+
+
+def write_qwen3_reranker(folder: Path) -> Path:
+    """Writes a Qwen3-Reranker: a language model whose head is its embedding."""
+    prepare_transformers()
+    from transformers import Qwen3ForCausalLM
+
+    save_large(Qwen3ForCausalLM(qwen3_config(write_qwen_tokenizer(folder, ends=False))), folder)
+    return folder
