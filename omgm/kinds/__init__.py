@@ -22,7 +22,7 @@ from retriever.entry_points import named
 from retriever.protocols import SectionEncoder, TextReranker
 
 _OURS = {
-    "omgm.encoders": {"clip": "omgm.kinds.encoders:clip"},
+    "omgm.encoders": {"clip": "omgm.kinds.encoders:clip", "qwen3_vl": "omgm.kinds.encoders:qwen3_vl"},
     "omgm.fusions": {"qformer": "omgm.kinds.encoders:qformer"},
     "omgm.steps": {
         "search": "omgm.kinds.steps:search_step",

@@ -9,6 +9,7 @@ from omgm.settings import Profile
 from retriever.image_cache import ImageCache
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
+from retriever.models.qwen3_vl import Qwen3VLEncoder
 from retriever.protocols import DualEncoder, FusionEncoder
 
 
@@ -22,6 +23,13 @@ def clip(profile: Profile, cache: ImageCache | None = None) -> DualEncoder:
     encoder.cache = cache
     if profile.cuda_graphs:
         encoder.use_cuda_graphs()
+    return encoder
+
+
+def qwen3_vl(profile: Profile, cache: ImageCache | None = None) -> DualEncoder:
+    """Loads a Qwen3-VL-Embedding."""
+    encoder = loaded(profile, "encoder", Qwen3VLEncoder.load, *placement(profile))
+    encoder.cache = cache
     return encoder
 
 

@@ -20,7 +20,10 @@ from retriever.models.text_tokenizer import load_tokenizer
 
 _FIXED_LENGTH = {"siglip"}
 """Model types trained on lower-case texts padded to full length, whose padding is read like any other token."""
-_UNSUITABLE = {"siglip2": "it reads images of any shape in patches; use a SigLIP 2 with a fixed image size"}
+_UNSUITABLE = {
+    "siglip2": "it reads images of any shape in patches; use a SigLIP 2 with a fixed image size",
+    "qwen3_vl": 'its prompt is known to another kind; set encoder.kind = "qwen3_vl"',
+}
 
 
 class EncoderParts(NamedTuple):

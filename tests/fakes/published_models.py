@@ -175,3 +175,33 @@ def write_qwen3_reranker(folder: Path) -> Path:
 
     save_large(Qwen3ForCausalLM(qwen3_config(write_qwen_tokenizer(folder, ends=False))), folder)
     return folder
+
+
+def write_qwen3_vl(folder: Path) -> Path:
+    """Writes a Qwen3-VL-Embedding: the parts of a Qwen3-VL under `model.`, without its head."""
+    prepare_transformers()
+    from transformers import Qwen3VLConfig, Qwen3VLModel
+
+    size = write_qwen_tokenizer(folder, ends=False)
+    settings = json.loads((folder / "tokenizer.json").read_text())
+    ids = {token["content"]: token["id"] for token in settings["added_tokens"]}
+    text = {**SIZES, "vocab_size": size, "num_key_value_heads": 1, "head_dim": 8, "tie_word_embeddings": True}
+    text |= {"rope_scaling": {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [2, 1, 1]}}
+    text |= {"max_position_embeddings": 262144, "rope_theta": 5e6}
+    vision = {"depth": 3, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "patch_size": 16}
+    vision |= {"out_hidden_size": 16, "num_position_embeddings": 16, "deepstack_visual_indexes": [0, 1]}
+    vision |= {"spatial_merge_size": 2, "temporal_patch_size": 2}
+    config = Qwen3VLConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=ids["<|image_pad|>"],
+        video_token_id=ids["<|video_pad|>"],
+        vision_start_token_id=ids["<|vision_start|>"],
+        vision_end_token_id=ids["<|vision_end|>"],
+        tie_word_embeddings=True,
+    )
+    save_large(Qwen3VLModel(config), folder, "model.")
+    image = {"patch_size": 16, "merge_size": 2, "temporal_patch_size": 2, "image_mean": [0.5] * 3}
+    image |= {"image_std": [0.5] * 3, "size": {"shortest_edge": 65536, "longest_edge": 16777216}}
+    write(folder / "preprocessor_config.json", image | {"image_processor_type": "Qwen2VLImageProcessorFast"})
+    return folder
