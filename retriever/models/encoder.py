@@ -20,6 +20,7 @@ from retriever.models.feature_map import feature_map, part_encoder
 from retriever.models.folder import RECORD_NAME, folder_fingerprint
 from retriever.models.graphs import Forward, graphed
 from retriever.models.image_alignment import aligner
+from retriever.models.image_tower import ImageTower
 from retriever.models.padding import known_padding
 from retriever.models.photo_tower import PhotoTower
 from retriever.models.pixels import PixelPreparation
@@ -90,7 +91,7 @@ class ClipEncoder(Published):
         self.folder = folder
         self.key_pixels = [replace(pixels, size=size) for size in key_sizes]
         self.cache: ImageCache | None = None
-        self.photos: PhotoTower | None = None
+        self.photos: PhotoTower | ImageTower | None = None
         self._image_vectors: Forward = lambda pixels: _unit(self.model.get_image_features(pixels))
 
     @classmethod

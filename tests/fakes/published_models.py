@@ -205,3 +205,41 @@ def write_qwen3_vl(folder: Path) -> Path:
     image |= {"image_std": [0.5] * 3, "size": {"shortest_edge": 65536, "longest_edge": 16777216}}
     write(folder / "preprocessor_config.json", image | {"image_processor_type": "Qwen2VLImageProcessorFast"})
     return folder
+
+
+IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+
+
+def write_dinov2(folder: Path) -> Path:
+    """Writes a DINOv2 under the names that facebook/dinov2-base is published with."""
+    prepare_transformers()
+    from transformers import Dinov2Config, Dinov2Model
+
+    model = Dinov2Model(Dinov2Config(**SIZES, image_size=56, patch_size=14))
+    save_large(model, folder)
+    tensors = {published_dinov2(name): tensor.contiguous() for name, tensor in model.state_dict().items()}
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    image = {"image_processor_type": "BitImageProcessor", "do_center_crop": True, "do_resize": True, "resample": 3}
+    image |= {"size": {"shortest_edge": 32}, "crop_size": {"height": 28, "width": 28}}
+    write(folder / "preprocessor_config.json", image | IMAGENET)
+    return folder
+
+
+def published_dinov2(name: str) -> str:
+    """Returns the name of a tensor of DINOv2 before transformers 5."""
+    for new, old in (("q_proj", "attention.query"), ("k_proj", "attention.key"), ("v_proj", "attention.value"),
+                     ("o_proj", "output.dense")):  # fmt: skip
+        name = name.replace(f"attention.{new}", f"attention.{old}")
+    return name
+
+
+def write_dinov3(folder: Path) -> Path:
+    """Writes a DINOv3, a vision transformer with registers."""
+    prepare_transformers()
+    from transformers import DINOv3ViTConfig, DINOv3ViTModel
+
+    save_large(DINOv3ViTModel(DINOv3ViTConfig(**SIZES, image_size=32, patch_size=8, num_register_tokens=4)), folder)
+    image = {"image_processor_type": "DINOv3ViTImageProcessorFast", "do_resize": True, "resample": 2}
+    image |= {"size": {"height": 32, "width": 32}, "do_center_crop": None, "crop_size": None}
+    write(folder / "preprocessor_config.json", image | IMAGENET)
+    return folder
