@@ -19,11 +19,12 @@ from retriever.files import write_whole
 _PACKAGE = Path(__file__).resolve().parent
 CONFIGS = next(folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if folder.is_dir())
 """The folder of named profiles: inside the package in an installed wheel, else at the top of the repository."""
-MODELS = {
-    "encoder.model", "fusion.model", "sections.model", "regions.model", "summarizer.tokenizer", "generator.tokenizer",
-}  # fmt: skip
+MODELS = (
+    "encoder.model", "encoder.image_model", "fusion.model", "sections.model", "regions.model", "summarizer.tokenizer",
+    "generator.tokenizer",
+)  # fmt: skip
 """Settings that name a model: a folder if they start with ".", "/" or "~", else a name on the Hugging Face hub."""
-PATHS = MODELS | {"serving.examples_dir", "summarizer.cache", "agents.publish_dir", "agents.web_corpus"}
+PATHS = {*MODELS, "serving.examples_dir", "summarizer.cache", "agents.publish_dir", "agents.web_corpus"}
 """Settings that can be paths, relative to the profile's file or, after `--set`, to the working folder."""
 _WORDS = ("auto", "none")
 """Values of `summarizer.cache` that are not paths."""

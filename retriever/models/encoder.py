@@ -175,7 +175,9 @@ class ClipEncoder(Published):
     @property
     def encode_parts(self) -> EncodeParts | None:
         """Encodes parts of an image about as if each were an image; only the embedded model can."""
-        return part_encoder(self.model, self.pixels, self.photos) if isinstance(self.model, SmallCLIP) else None
+        if not isinstance(self.model, SmallCLIP) or isinstance(self.photos, ImageTower):
+            return None
+        return part_encoder(self.model, self.pixels, self.photos)
 
     @property
     def align(self) -> Align | None:

@@ -66,8 +66,8 @@ class Patches:
             raise ValueError(f"{path}: not found; a model folder needs its {CONFIG_NAME}")
         config = read_object(path)
         try:
-            sizes = (int(config[name]) for name in ("patch_size", "merge_size", "temporal_patch_size"))
-            return cls(*sizes, tuple(config["image_mean"]), tuple(config["image_std"]))
+            size, merged, frames = (int(config[name]) for name in ("patch_size", "merge_size", "temporal_patch_size"))
+            return cls(size, merged, frames, tuple(config["image_mean"]), tuple(config["image_std"]))
         except KeyError as error:
             raise ValueError(f"{path}: has no {error}; is it the file of a Qwen3-VL?") from error
 

@@ -141,7 +141,8 @@ class SectionEncoder:
 def as_int8(vectors: FloatArray) -> NDArray[np.int8]:
     """Rounds vectors [N, D] to int8, each scaled so that its largest value is 127."""
     largest = np.abs(vectors).max(axis=1, keepdims=True, initial=1e-12)
-    return np.round(vectors * (127 / largest)).astype(np.int8)
+    rows: NDArray[np.int8] = np.round(vectors * (127 / largest)).astype(np.int8)
+    return rows
 
 
 def window_starts(tokens: int) -> range:

@@ -166,7 +166,7 @@ def read_settings(folder: Path) -> EmbeddingSettings:
     if not path.is_file():
         raise ValueError(f"{path}: not found, but {MODULES} names it; download the model again")
     config = read_object(path)
-    modes = [name for key, name in _OLD_NAMES.items() if config.get(key)] or [config.get("pooling_mode")]
+    modes = [name for key, name in _OLD_NAMES.items() if config.get(key)] or [str(config.get("pooling_mode"))]
     others = [
         key for key, value in config.items() if key.startswith("pooling_mode_") and value and key not in _OLD_NAMES
     ]
