@@ -28,6 +28,10 @@ from retriever.protocols import TextReranker
 def section_encoder(profile: Profile) -> protocols.SectionEncoder:
     """Loads the encoder of a hybrid step 3, whose vectors of sections an index stores."""
     settings = profile.sections
+    if settings.base_url:
+        from omgm.kinds.served import sections  # only here, as others do without a server
+
+        return sections(profile)
     if not settings.model:
         raise ValueError(f'profile {profile.name}: sections.model is not set; sections.kind = "hybrid" needs it')
     on_hub = settings.model not in bases() and not is_folder(settings.model)

@@ -25,7 +25,8 @@ from retriever.models.pretrained import check_words, load_pretrained
 from retriever.models.text_tokenizer import padded
 from retriever.texts import by_length
 
-BEFORE = "<|im_start|>system\nRepresent the user's input.<|im_end|>\n<|im_start|>user\n"
+INSTRUCTION = "Represent the user's input."
+BEFORE = f"<|im_start|>system\n{INSTRUCTION}<|im_end|>\n<|im_start|>user\n"
 AFTER = "<|im_end|>\n<|im_start|>assistant\n"
 MAX_TOKENS = 8192
 """Longest text in tokens, with what is before and after it; the rest is cut."""

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,22 +32,30 @@ def pictures() -> list[Image.Image]:
     return [Image.fromarray(rng.integers(0, 255, (h, w, 3), dtype=np.uint8)) for w, h in sizes]
 
 
-def published(folder: Path, inputs: list[str | Image.Image]) -> Tensor:
-    """Returns vectors as the publisher's class computes them: its prompt, its sizes, transformers' own patches."""
+@cache
+def parts(folder: Path) -> tuple[Any, Any, Any]:
+    """Returns a model's tokenizer, weights and image processor, as transformers loads them."""
     from transformers import AutoTokenizer, Qwen3VLModel
-    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil, smart_resize
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), Qwen3VLModel.from_pretrained(folder).eval()
-    processor = Qwen2VLImageProcessorPil.from_pretrained(folder)
+    model = Qwen3VLModel.from_pretrained(folder).eval()
+    return AutoTokenizer.from_pretrained(folder), model, Qwen2VLImageProcessorPil.from_pretrained(folder)
+
+
+def published(folder: Path, inputs: Sequence[str | Image.Image]) -> Tensor:
+    """Returns vectors as the publisher's class computes them: its prompt, its sizes, transformers' own patches."""
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
+    tokenizer, model, processor = parts(folder)
     found = []
     for one in inputs:
         more: dict[str, Tensor] = {}
         content = one
         if isinstance(one, Image.Image):
             height, width = smart_resize(one.height, one.width, 32, min_pixels=4096, max_pixels=1843200)
-            parts = processor(one.resize((width, height)), do_resize=False, return_tensors="pt")
-            more = {name: parts[name] for name in ("pixel_values", "image_grid_thw")}
-            count = int(parts["image_grid_thw"].prod()) // 4
+            given = processor(one.resize((width, height)), do_resize=False, return_tensors="pt")
+            more = {name: given[name] for name in ("pixel_values", "image_grid_thw")}
+            count = int(given["image_grid_thw"].prod()) // 4
             assert count <= 1800
             content = f"<|vision_start|>{'<|image_pad|>' * count}<|vision_end|>"
         ids = tokenizer(f"{SYSTEM}{content}{END}", return_tensors="pt").input_ids
