@@ -20,11 +20,11 @@ class EncoderSettings(_Table):
     """Step 1's model: a folder, or `org/name` or `org/name@revision` on the hub.
 
     Attributes:
-        kind: `clip`, `qwen3_vl` (Qwen3-VL-Embedding); `vllm` or `infinity`, on such a server; or another package's.
+        kind: `clip`, `qwen3_vl`, `vllm` or `infinity` (on such a server), or another package's.
         model: The dual encoder: CLIP, SigLIP, EVA-CLIP, open_clip or the embedded one.
-        base_url: For a model on a server: the root of its API, such as `http://127.0.0.1:8002/v1`.
-        image_model: With `clip`, a second network whose vectors of images are appended: DINOv2 or DINOv3.
-        image_share: Its share of the similarity of two images, 0 to 1.
+        base_url: The root of a server's API, such as `http://127.0.0.1:8002/v1`.
+        image_model: A second network, for images only: DINOv2 or DINOv3.
+        image_share: Its share of the similarity of two images.
         long_texts: `cut` drops the end of a text that is too long for the model, `windows` averages the vectors of its
             pieces.
         key_sizes: Sizes in pixels at which an entity's images are encoded; their mean vector is searched. By default
@@ -172,11 +172,11 @@ class SectionsSettings(_Table):
 
     Attributes:
         kind: `bm25`; `hybrid`, BM25 and the cosine of question and section; `cross_encoder` (transformers); `flag`
-            (FlagEmbedding); or, on a server, `rerank` (as of vLLM and infinity) or `tei`.
+            (FlagEmbedding); `rerank` (on vLLM or infinity) or `tei`.
         model: The cross-encoder or Qwen3-Reranker; for `hybrid`, a base model, a folder that `train-sections` wrote, or
             a model of sentence-transformers. BM25 needs none.
-        base_url: For a model on a server, `hybrid`'s too: the root of its API.
-        max_tokens: Longest pair of question and section, or part of a section that is encoded, in tokens.
+        base_url: The root of a server's API, for `hybrid`, too.
+        max_tokens: Longest pair of question and section, or encoded part of one, in tokens.
         dtype: Dtype of a cross-encoder's weights; `auto` is that of the profile.
         cosine_weight: `hybrid`: weight of the cosine relative to BM25, 0 to 1.
         beta: Weight of step 2, 0 to 1: a section scores `beta * sim_m + (1 - beta) * sim_t`.

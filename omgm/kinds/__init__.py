@@ -28,13 +28,9 @@ _OURS = {
     "omgm.steps": {name: f"omgm.kinds.steps:{name}_step" for name in ("search", "fusion", "sections")}
     | {name: f"omgm.kinds.chat_steps:{name}_step" for name in ("identify", "inspect", "rewrite")},
     "omgm.rerankers": {
-        "bm25": "omgm.kinds.sections:BM25_ALONE",
-        "hybrid": "omgm.kinds.sections:HYBRID",
-        "cross_encoder": "omgm.kinds.sections:CROSS_ENCODER",
-        "flag": "omgm.kinds.sections:FLAG",
-        "rerank": "omgm.kinds.served:RERANK",
-        "tei": "omgm.kinds.served:TEI",
-    },
+        name: f"omgm.kinds.sections:{name.upper()}" for name in ("bm25", "hybrid", "cross_encoder", "flag")
+    }
+    | {name: f"omgm.kinds.served:{name.upper()}" for name in ("rerank", "tei")},
     "omgm.engines": dict.fromkeys(("auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus", "lancedb"), ""),
     "omgm.summarizers": {"extractive": "omgm.kinds.extractive:summarizer", "openai": "omgm.kinds.chat:summarizer"},
     "omgm.generators": {"extractive": "omgm.kinds.extractive:generator", "openai": "omgm.kinds.chat:generator"},

@@ -16,7 +16,7 @@ from omgm.profile import is_folder
 from omgm.settings import Profile
 from retriever import protocols
 from retriever.base_models import bases
-from retriever.models.bm25 import BM25
+from retriever.models import bm25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.hybrid import HybridReranker
 from retriever.models.section_encoder import SectionEncoder
@@ -75,7 +75,7 @@ def _cross_encoder(load: Callable[..., TextReranker]) -> Callable[[Profile], Tex
     return make
 
 
-BM25_ALONE = SectionKind(lambda profile: BM25())
+BM25 = SectionKind(lambda profile: bm25.BM25())
 HYBRID = SectionKind(_hybrid, section_encoder)
 CROSS_ENCODER = SectionKind(_cross_encoder(load_reranker))
 FLAG = SectionKind(_cross_encoder(FlagReranker.load))

@@ -46,7 +46,7 @@ def test_bioclip2_is_read_as_open_clip_reads_it(tmp_path: Path) -> None:
     write_bioclip2(tmp_path)
     encoder = ClipEncoder.load(tmp_path, batch_size=2)
     model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{tmp_path}")
-    names = ["a photo of Cardinalis cardinalis", "Animalia Chordata Aves " * 40]
+    names = ["a photo of Corvus corax", "Animalia Chordata Aves " * 40]
     rgb: list[Image.Image] = [image.convert("RGB") for image in random_images()]
     with torch.no_grad():
         images = unit(model.eval().encode_image(torch.stack([transform(image) for image in rgb])))
