@@ -14,7 +14,7 @@ from tokenizers.models import BPE
 from retriever.models.padding import prepare_transformers
 
 TEXTS = ["a red flag", "A Red Flag", "three bands of blue, white and red", "São Tomé"] * 4
-SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+SIZES: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 
 
 def write_siglip2(folder: Path) -> Path:
@@ -110,7 +110,12 @@ def write_qwen_tokenizer(folder: Path, *, ends: bool) -> int:
     )  # fmt: skip
     tokenizer.post_processor = processors.Sequence([byte_level, end]) if ends else byte_level
     tokenizer.save(str(folder / "tokenizer.json"))
-    settings = {"add_bos_token": False, "add_prefix_space": False, "bos_token": None, "errors": "replace"}
+    settings: dict[str, Any] = {
+        "add_bos_token": False,
+        "add_prefix_space": False,
+        "bos_token": None,
+        "errors": "replace",
+    }
     settings |= {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "unk_token": None, "model_max_length": 131072}
     write(
         folder / "tokenizer_config.json",
@@ -123,10 +128,8 @@ def qwen3_config(size: int) -> Any:
     """Returns the configuration of a tiny Qwen3 with a vocabulary of a size."""
     from transformers import Qwen3Config
 
-    return Qwen3Config(
-        **SIZES, vocab_size=size, num_key_value_heads=1, head_dim=8, tie_word_embeddings=True, rope_theta=1e6,
-        max_position_embeddings=32768,
-    )  # fmt: skip
+    settings = SIZES | {"vocab_size": size, "num_key_value_heads": 1, "head_dim": 8, "tie_word_embeddings": True}
+    return Qwen3Config(**settings | {"rope_theta": 1e6, "max_position_embeddings": 32768})
 
 
 def save_large(model: Any, folder: Path, prefix: str = "") -> None:
@@ -185,10 +188,16 @@ def write_qwen3_vl(folder: Path) -> Path:
     size = write_qwen_tokenizer(folder, ends=False)
     settings = json.loads((folder / "tokenizer.json").read_text())
     ids = {token["content"]: token["id"] for token in settings["added_tokens"]}
-    text = {**SIZES, "vocab_size": size, "num_key_value_heads": 1, "head_dim": 8, "tie_word_embeddings": True}
+    text: dict[str, Any] = {
+        **SIZES,
+        "vocab_size": size,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "tie_word_embeddings": True,
+    }
     text |= {"rope_scaling": {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [2, 1, 1]}}
     text |= {"max_position_embeddings": 262144, "rope_theta": 5e6}
-    vision = {"depth": 3, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "patch_size": 16}
+    vision: dict[str, Any] = {"depth": 3, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "patch_size": 16}
     vision |= {"out_hidden_size": 16, "num_position_embeddings": 16, "deepstack_visual_indexes": [0, 1]}
     vision |= {"spatial_merge_size": 2, "temporal_patch_size": 2}
     config = Qwen3VLConfig(
