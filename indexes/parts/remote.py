@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from indexes.parts.layout import Part
@@ -26,7 +27,27 @@ RETRY = 1.0
 
 
 class PartLostError(EngineError):
-    """A part is down or slow; what was asked can be asked again, of the others."""
+    """A part is down or slow; what was asked can be asked again, of the others.
+
+    Attributes:
+        part: Which one, for people.
+    """
+
+    part = "a part of the index"
+
+
+class Up(NamedTuple):
+    """A part that answers.
+
+    Attributes:
+        address: Where it is.
+        session: What it calls the time since it was started.
+        number: The number of this session among those of the part, from 0: rows are others in each.
+    """
+
+    address: Address
+    session: str
+    number: int
 
 
 class Address:
@@ -100,7 +121,9 @@ class Parts:
     def __init__(self, urls: Sequence[str]) -> None:
         self._addresses = [Address(url) for url in urls]
         self._threads = ThreadPoolExecutor(4 * len(urls), "ask parts")
-        self._up: dict[int, Address] = {}
+        self._up: dict[int, Up] = {}
+        self._sessions: dict[int, tuple[str, int]] = {}
+        self._entities: dict[int, int] = {}
         self._changed, self._probing = threading.Lock(), False
         self._part: Part | None = None
         self.of = 0
@@ -118,43 +141,59 @@ class Parts:
             self._probe()
 
     @property
-    def up(self) -> frozenset[int]:
-        """The numbers of the parts that answer, from 0."""
-        return frozenset(self._up)
+    def up(self) -> dict[int, int]:
+        """The sessions of the parts that answer, by the numbers of these, from 0."""
+        return {number: up.number for number, up in sorted(self._up.items())}
 
-    def ask(self, name: str, contents: Mapping[int, bytes]) -> dict[int, Message]:
+    @property
+    def entities(self) -> int | None:
+        """The number of entities, those of parts that are down as when they were last up; `None` if one never was."""
+        return sum(self._entities.values()) if len(self._entities) == self.of else None
+
+    def ask(self, name: str, contents: Mapping[int, bytes], sessions: Mapping[int, int]) -> dict[int, Message]:
         """Asks some parts at the same time.
 
         Args:
             name: The name of the question.
             contents: What each is asked, by its number.
+            sessions: Of which session's rows, by the numbers of parts.
 
         Raises:
-            PartLostError: One of them does not answer in time; it counts as down from now on.
+            PartLostError: One of them does not answer in time, and counts as down from now on; or it was restarted.
         """
         until = time.monotonic() + DEADLINE
         asked: dict[int, Future[Message]] = {}
         for number, content in contents.items():
-            if (address := self._up.get(number)) is None:
-                raise PartLostError(f"part {number + 1} of {self.of} is down")
-            asked[number] = self._threads.submit(address.ask, name, content)
+            up = self._up.get(number)
+            if up is None or up.number != sessions.get(number):
+                raise self.lost(number, "is down" if up is None else "was restarted")
+            asked[number] = self._threads.submit(up.address.ask, f"{up.session}/{name}", content)
         answers, lost = dict[int, Message](), list[PartLostError]()
         for number, future in asked.items():
             try:
                 answers[number] = future.result(max(until - time.monotonic(), 0))
+                if "entities" in answers[number].values:
+                    self._entities[number] = answers[number].values["entities"]
             except (PartLostError, TimeoutError) as error:
-                slow = f"part {number + 1} of {self.of}: no answer within {DEADLINE:g} s"
-                lost.append(error if isinstance(error, PartLostError) else PartLostError(slow))
+                slow = f"gave no answer within {DEADLINE:g} s"
+                lost.append(self.lost(number, str(error) if isinstance(error, PartLostError) else slow))
                 self._drop(number, lost[-1])
         if lost:
             raise lost[0]
         return answers
 
+    def lost(self, number: int, why: str) -> PartLostError:
+        """Returns the error that a part is lost."""
+        part = f"part {number + 1} of {self.of}"
+        error = PartLostError(f"{part} {why}")
+        error.part = f"{part} of the index"
+        return error
+
     def _drop(self, number: int, error: PartLostError) -> None:
         with self._changed:
-            address = self._up.pop(number, None)
-        if address is not None:
-            logger.warning("answers come without part %d of %d: %s", number + 1, self.of, error)
+            up = self._up.pop(number, None)
+        if up is not None:
+            logger.warning("answers come without it: %s", error)
             self._probe()
 
     def _probe(self) -> None:
@@ -169,7 +208,7 @@ class Parts:
         while True:
             time.sleep(RETRY)
             for address in self._addresses:
-                if address not in self._up.values():
+                if address not in [up.address for up in self._up.values()]:
                     self._join(address)
             with self._changed:
                 if len(self._up) == self.of:
@@ -203,8 +242,11 @@ class Parts:
         if self._part is None:
             self._part = part
             self.manifest, self.recognition = (message.columns[name][0] for name in ("whole", "recognition"))
+        session, before = message.values["session"], self._sessions.get(number, ("", -1))
         with self._changed:
-            self._up[number] = address
+            self._sessions[number] = (session, before[1] + (session != before[0]))
+            self._up[number] = Up(address, *self._sessions[number])
+            self._entities[number] = message.values["entities"]
         if self._started:
             logger.warning("%s is back", part)
         return ""

@@ -176,7 +176,8 @@ def _run_part(args: argparse.Namespace, profile: Profile, folder: Path) -> None:
 
     announce = partial(print, f"Serving {folder} to fronts at {_address(args)} (Ctrl-C stops it)", flush=True)
     options = server_options(profile.serving, args.verbose)
-    run_server(uvicorn.Config(part_app(folder), host=args.host, port=args.port, **options), announce)
+    app = part_app(folder, profile.serving.compact_after)
+    run_server(uvicorn.Config(app, host=args.host, port=args.port, **options), announce)
 
 
 def _run_replicas(args: argparse.Namespace, profile: Profile, index: Path, announce: Callable[[], None]) -> None:
