@@ -125,7 +125,10 @@ class PartAnswers:
     def about(self, _: Message) -> bytes:
         """Says which part of what this is, and what a front needs of the whole."""
         of_whole = {"whole": [self._whole], "recognition": [self._recognition]}
-        return write(of_whole, part=self.part, session=self.session, entities=len(self.index))
+        return write(of_whole, part=self.part, session=self.session, **self._size())
+
+    def _size(self) -> dict[str, int]:
+        return {"entities": len(self.index), "logged": self.index.version.logged}
 
     def apply(self, message: Message) -> bytes:
         """Makes `changes`, and answers when they are on disk; or says which entity is `hidden` from the caller."""
@@ -139,7 +142,7 @@ class PartAnswers:
             logger.error("a change was refused: %s", error)
             return write({}, failure=str(error), errno=(error.errno or errno.EIO) if isinstance(error, OSError) else 0)
         self.index.compact_when_due(self._compact_after)
-        return write({}, entities=len(self.index))
+        return write({}, **self._size())
 
     def stored(self, message: Message) -> bytes:
         """Returns all that is stored of the entity at the only one of `rows`, as if it were added now."""
@@ -167,8 +170,7 @@ class PartAnswers:
         """Finds the entities nearest to `queries`, with their positions in the whole, by which equals are ranked."""
         queries = torch.from_numpy(message.columns["queries"].copy())
         scores, rows = self.index.search_keys(queries, message.values["k"], _filter(message))
-        columns = {"scores": scores, "rows": rows, "positions": self._at(rows)}
-        return write(columns, entities=len(self.index))
+        return write({"scores": scores, "rows": rows, "positions": self._at(rows)}, **self._size())
 
     def entities(self, message: Message) -> bytes:
         """Returns data of the entities at `rows`; `wanted` lists it: articles, images, summaries, tokens, columns."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ import torch
 from indexes.lines import from_row
 from indexes.parts.layout import part_of
 from indexes.parts.messages import Message, write
-from indexes.parts.remote import Parts
+from indexes.parts.remote import PartLostError, Parts
 from indexes.store.columns import Encoded, columns
 from indexes.store.fields import FIELDS
 from indexes.store.index import Index, OpenOptions, check_models
@@ -33,8 +34,12 @@ from indexes.store.section_vectors import SECTION_VECTORS
 from indexes.store.tokens import HostTokens, Residency, TokenStore
 from retriever.image_cache import ImageCache
 from retriever.label_reading import TextIndex
+from retriever.section_search import SectionIndex
 from retriever.types import EngineError, Entity, Filter, FloatArray, IntArray, StoredTokens
 
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 _SPREAD = 1 << 20
 """Token rows reserved per entity: the tokens of the entity at row r begin at r * _SPREAD."""
 _SESSION = 1 << 26
@@ -87,9 +92,11 @@ class PartedIndex(Index):
 
     Attributes:
         texts: Searches the text on images.
+        sections: Searches sections.
     """
 
     texts: TextIndex
+    sections: SectionIndex
 
     def __init__(self, parts: Parts, folder: Path, device: str = "cpu", image_weight: float = IMAGE_WEIGHT) -> None:
         self.parts, self.folder, self.manifest = parts, folder, read_manifest(folder)
@@ -136,6 +143,22 @@ class PartedIndex(Index):
     def up(self) -> frozenset[tuple[int, int]]:
         """The parts of this context's view and their sessions, to which what is learned from samples belongs."""
         return frozenset(self.view.up.items())
+
+    def retried(self, work: Callable[[View], T]) -> T:
+        """Returns what `work` makes of a view; if a part is lost meanwhile, of one of the others.
+
+        Raises:
+            EngineError: All are down.
+        """
+        for left in reversed(range(self.parts.of + 1)):
+            try:
+                with self.pinned() as view:
+                    return work(view)
+            except PartLostError as error:
+                if not left:
+                    raise
+                logger.warning("asking again, without a part: %s", error)
+        raise AssertionError
 
     def ask(self, name: str, content: bytes) -> dict[int, Message]:
         """Asks all parts of the view; returns their answers by number.

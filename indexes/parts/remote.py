@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from indexes.parts.layout import Part
@@ -34,6 +34,10 @@ class PartLostError(EngineError):
     """
 
     part = "a part of the index"
+
+
+class PartRestartedError(PartLostError):
+    """A part was restarted, and answers."""
 
 
 class Up(NamedTuple):
@@ -88,6 +92,8 @@ class Address:
                 _close(self._idle)  # the part has closed the others, too, or was restarted
                 continue
             self._idle.append(connection)
+            if response.status == 410:
+                raise PartRestartedError(f"{self.url}: {answer.decode()}")
             if response.status != 200:
                 raise PartLostError(f"{self.url}: status {response.status}: {answer[:200].decode(errors='replace')}")
             try:
@@ -110,6 +116,7 @@ class Parts:
 
     Attributes:
         of: The number of parts.
+        changes: How often a part was found to have changed.
         manifest: The manifest of the whole index, in JSON.
         recognition: Its `recognition.json`, empty without one.
 
@@ -123,7 +130,8 @@ class Parts:
         self._threads = ThreadPoolExecutor(4 * len(urls), "ask parts")
         self._up: dict[int, Up] = {}
         self._sessions: dict[int, tuple[str, int]] = {}
-        self._entities: dict[int, int] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self.changes = 0
         self._changed, self._probing = threading.Lock(), False
         self._part: Part | None = None
         self.of = 0
@@ -148,7 +156,14 @@ class Parts:
     @property
     def entities(self) -> int | None:
         """The number of entities, those of parts that are down as when they were last up; `None` if one never was."""
-        return sum(self._entities.values()) if len(self._entities) == self.of else None
+        return sum(size for size, _ in self._sizes.values()) if len(self._sizes) == self.of else None
+
+    def _note(self, number: int, values: Mapping[str, Any]) -> None:
+        """Notes what a part says of its size, and whether that has changed."""
+        if "entities" in values:
+            size = values["entities"], values["logged"]
+            self.changes += self._sizes.get(number, size) != size
+            self._sizes[number] = size
 
     def ask(self, name: str, contents: Mapping[int, bytes], sessions: Mapping[int, int]) -> dict[int, Message]:
         """Asks some parts at the same time.
@@ -172,12 +187,11 @@ class Parts:
         for number, future in asked.items():
             try:
                 answers[number] = future.result(max(until - time.monotonic(), 0))
-                if "entities" in answers[number].values:
-                    self._entities[number] = answers[number].values["entities"]
+                self._note(number, answers[number].values)
             except (PartLostError, TimeoutError) as error:
                 slow = f"gave no answer within {DEADLINE:g} s"
                 lost.append(self.lost(number, str(error) if isinstance(error, PartLostError) else slow))
-                self._drop(number, lost[-1])
+                self._drop(number, lost[-1], isinstance(error, PartRestartedError))
         if lost:
             raise lost[0]
         return answers
@@ -189,10 +203,10 @@ class Parts:
         error.part = f"{part} of the index"
         return error
 
-    def _drop(self, number: int, error: PartLostError) -> None:
+    def _drop(self, number: int, error: PartLostError, restarted: bool) -> None:
         with self._changed:
             up = self._up.pop(number, None)
-        if up is not None:
+        if up is not None and not (restarted and not self._join(up.address)):
             logger.warning("answers come without it: %s", error)
             self._probe()
 
@@ -246,7 +260,7 @@ class Parts:
         with self._changed:
             self._sessions[number] = (session, before[1] + (session != before[0]))
             self._up[number] = Up(address, *self._sessions[number])
-            self._entities[number] = message.values["entities"]
+        self._note(number, message.values)
         if self._started:
             logger.warning("%s is back", part)
         return ""
