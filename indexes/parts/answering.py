@@ -25,7 +25,7 @@ from indexes.live.image_text import IndexText
 from indexes.live.index import LiveIndex
 from indexes.live.section_search import IndexSections
 from indexes.live.version import Entry, Version
-from indexes.parts.layout import POSITIONS, WHOLE, content_of, fingerprint_of, read_part
+from indexes.parts.layout import POSITIONS, WHOLE, content_of, fingerprint_of, part_of, read_part
 from indexes.parts.messages import Message, read, write
 from indexes.parts.weights import SharedWeights
 from indexes.store.article_store import load_array
@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 _PREFIX = "column "
 """Before the name of a column among what is wanted of entities."""
+_AT_ONCE = 64
+"""Changes of different entities that are made at the same time, and with one sync; those of one keep their order."""
 _HELD = 60.0
 """Seconds for which rows of a version that was asked stay readable, since a front reads later what it has found."""
 
@@ -74,7 +76,8 @@ class PartAnswers:
         self._of_files(self.index.version.base)
         self._text, self._sections = IndexText(self.index), IndexSections(self.index)
         self._held: deque[list[Any]] = deque()
-        self._holding = threading.Lock()
+        self._holding, self._ordering = threading.Lock(), [threading.Lock() for _ in range(_AT_ONCE)]
+        self._last: dict[tuple[str, str], int] = {}  # of each front and entity
         self.answers: Mapping[str, Callable[[Message], bytes]] = {
             name: getattr(self, name)
             for name in (
@@ -132,10 +135,15 @@ class PartAnswers:
 
     def apply(self, message: Message) -> bytes:
         """Makes `changes`, and answers when they are on disk; or says which entity is `hidden` from the caller."""
-        changes = list(map(from_bytes, message.columns["changes"]))
+        read = map(from_bytes, message.columns["changes"])
+        changes, (front, number) = [one for one in read if not isinstance(one, Origin)], message.values["order"]
         try:
             self.index.take_over("serves it")
-            self.index.apply([one for one in changes if not isinstance(one, Origin)], _filter(message, "scope"))
+            with self._ordering[part_of(changes[0].id, len(self._ordering))]:
+                if any(self._last.get((front, one.id), -1) > number for one in changes):
+                    raise OSError("a front that had given it up has sent a later change of the same entity since")
+                self.index.apply(changes, _filter(message, "scope"))
+                self._last |= {(front, one.id): number for one in changes}
         except KeyError as error:
             return write({}, hidden=error.args[0])
         except (ValueError, OSError) as error:  # the folder is read-only or full, or another process changes it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -32,6 +34,7 @@ class ChangingParts(LiveIndex):
         assert isinstance(index, PartedIndex)
         self.index, self.manifest = index, index.manifest
         self.root = self.folder = index.folder
+        self._name, self._numbers = secrets.token_hex(8), itertools.count()
         self._stored = lru_cache(_STORED)(self._ask_stored)
 
     @contextmanager
@@ -74,7 +77,11 @@ class ChangingParts(LiveIndex):
         parts, of = self.index.parts, dict[int, list[bytes]]()
         for change in changes:
             of.setdefault(part_of(change.id, parts.of), []).append(to_bytes(change))
-        asked = {number: write({"changes": own}, scope=scope) for number, own in of.items()}
+        order = (
+            self._name,
+            next(self._numbers),
+        )  # a part may get to a change that was given up, but not after later ones
+        asked = {number: write({"changes": own}, scope=scope, order=order) for number, own in of.items()}
         for number, answer in parts.ask("apply", asked, parts.up).items():
             if hidden := answer.values.get("hidden"):
                 raise KeyError(hidden)

@@ -177,21 +177,22 @@ class Parts:
             PartLostError: One of them does not answer in time, and counts as down from now on; or it was restarted.
         """
         until = time.monotonic() + DEADLINE
-        asked: dict[int, Future[Message]] = {}
+        asked: dict[int, tuple[Up, Future[Message]]] = {}
         for number, content in contents.items():
             up = self._up.get(number)
             if up is None or up.number != sessions.get(number):
                 raise self.lost(number, "is down" if up is None else "was restarted")
-            asked[number] = self._threads.submit(up.address.ask, f"{up.session}/{name}", content)
+            asked[number] = up, self._threads.submit(up.address.ask, f"{up.session}/{name}", content)
         answers, lost = dict[int, Message](), list[PartLostError]()
-        for number, future in asked.items():
+        for number, (up, future) in asked.items():
             try:
                 answers[number] = future.result(max(until - time.monotonic(), 0))
                 self._note(number, answers[number].values)
             except (PartLostError, TimeoutError) as error:
+                future.cancel()
                 slow = f"gave no answer within {DEADLINE:g} s"
                 lost.append(self.lost(number, str(error) if isinstance(error, PartLostError) else slow))
-                self._drop(number, lost[-1], isinstance(error, PartRestartedError))
+                self._drop(number, up, lost[-1], isinstance(error, PartRestartedError))
         if lost:
             raise lost[0]
         return answers
@@ -203,10 +204,13 @@ class Parts:
         error.part = f"{part} of the index"
         return error
 
-    def _drop(self, number: int, error: PartLostError, restarted: bool) -> None:
+    def _drop(self, number: int, up: Up, error: PartLostError, restarted: bool) -> None:
+        """Leaves a part out from now on, unless it was restarted, or another thread has noticed it."""
+        if restarted and not self._join(up.address):
+            return
         with self._changed:
-            up = self._up.pop(number, None)
-        if up is not None and not (restarted and not self._join(up.address)):
+            dropped = self._up.get(number) is up and self._up.pop(number)
+        if dropped:
             logger.warning("answers come without it: %s", error)
             self._probe()
 
@@ -241,7 +245,8 @@ class Parts:
             return str(error)
         part = Part(*message.values["part"])
         first, number = self._part or part, part.number - 1
-        if part != first._replace(number=part.number) or number in self._up:
+        others = [up.address for other, up in self._up.items() if other == number and up.address is not address]
+        if part != first._replace(number=part.number) or others:
             problem = f"{address.url} serves {part}, as another address does; give one address of each part"
             if part.whole != first.whole or part.of != first.of:
                 problem = (

@@ -78,7 +78,7 @@ class History:
         """Returns why an edition of an article is wrong for a request that took so long, or ""."""
         own = self.of[name]
         if not any(one.number == found and one.began <= until and one.gone >= since for one in own):
-            return f"{name}: edition {found} is no right one"
+            return f"{name}: edition {found} from {since:.3f} to {until:.3f} is none of {own[-4:]}"
         must = [one.number for one in own if one.acknowledged <= since and one.followed >= until]
         return f"{name}: edition {found}, acknowledged {must}" if must and found not in must else ""
 
