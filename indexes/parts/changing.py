@@ -77,10 +77,7 @@ class ChangingParts(LiveIndex):
         parts, of = self.index.parts, dict[int, list[bytes]]()
         for change in changes:
             of.setdefault(part_of(change.id, parts.of), []).append(to_bytes(change))
-        order = (
-            self._name,
-            next(self._numbers),
-        )  # a part may get to a change that was given up, but not after later ones
+        order = self._name, next(self._numbers)  # one that was given up may be made late, but not after later ones
         asked = {number: write({"changes": own}, scope=scope, order=order) for number, own in of.items()}
         for number, answer in parts.ask("apply", asked, parts.up).items():
             if hidden := answer.values.get("hidden"):
