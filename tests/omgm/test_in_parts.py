@@ -28,6 +28,7 @@ from indexes.live.drafts import DraftEditor
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.parts import remote
+from indexes.parts.layout import part_of
 from indexes.parts.split import split_index
 from indexes.store.index import Index
 from omgm.__main__ import main
@@ -38,8 +39,10 @@ from omgm.part_server import part_app
 from omgm.parts import build_encoder, build_fusion
 from omgm.profile import load_profile
 from omgm.served_app import build_app, open_service
+from retriever.filters import within
 from retriever.pipeline import Retriever
 from retriever.types import NO_IMAGE, EngineError, Options, Query
+from search_agents.tools.fulltext import full_text
 from tests.fakes.listening import free_port
 from tests.fakes.live import hash_of, painting
 from tests.fakes.service import listening, wait_until
@@ -316,6 +319,51 @@ def test_a_front_serves_the_parts(folder: Path) -> None:
             assert client.get(body["candidates"][1]["image"]).headers["content-type"] == "image/jpeg"
             assert client.get("/entities", params={"id": "kb/3"}).json()["title"] == "Article 3"
             assert "in the parts" in client.get("/health/ready").text
+
+
+def test_a_change_whose_part_is_down_is_refused_by_its_name(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "in 2", tmp_path / "in 2")
+    with listening(part_app(tmp_path / "in 2" / "1-of-2")) as first, ExitStack() as second:
+        urls = [first, second.enter_context(listening(part_app(tmp_path / "in 2" / "2-of-2")))]
+        app, editor = build_app(load_profile("embedded"), joined(urls), read_only=False)
+        assert isinstance(editor, Editor)
+        ids = {part_of(f"kb/{number}", 2): f"kb/{number}" for number in range(12)}
+        new = {"title": "New", "sections": [{"title": "Weight", "text": "The zither weighs 12 grams."}]}
+        with listening(app) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+
+            def send(method: str, id: str, **content: Any) -> httpx.Response:
+                return client.request(method, "/entities", params={"id": id}, **content)
+
+            assert send("PUT", "zither", json=new).json() == {
+                "id": "zither",
+                "created": True,
+                "notes": [],
+                "index": {"name": "kb", "entities": 13},
+            }
+            assert send("GET", "zither").json()["title"] == "New"
+            question = {"question": "How heavy is the zither?"}
+            assert client.post("/answer", json=question).json()["answer"] == "12 grams"
+            assert send("DELETE", "zither").status_code == 200 and send("GET", "zither").status_code == 404
+            second.close()
+            for method in ("PUT", "DELETE", "GET"):
+                refused = send(method, ids[1], **({"json": new} if method == "PUT" else {}))
+                error = refused.json()["error"]
+                assert (refused.status_code, error["code"]) == (503, "engine_unavailable")
+                assert error["message"] == "part 2 of 2 of the index does not answer; try again"
+            assert send("DELETE", ids[0]).status_code == 200
+
+
+def test_agents_search_the_text_of_parts(folder: Path) -> None:
+    with threads(folder / "in 2") as addresses:
+        texts = full_text(open_retriever(load_profile("embedded"), addresses).index)
+        assert texts.search("drum weighs", 1)[0].entity.title == f"Article {len(NAMES) + THINGS.index('drum')}"
+        for name in ("Article 3", "the drum of Basel", "kb/3"):
+            assert texts.entity_of(name) is not None
+        assert texts.entity_of("Article") is None and texts.changes == 0
+        with within((("kind", ("label",)),)):
+            assert texts.entity_of(f"Article {len(NAMES)}") is None
+            kinds = {dict(place.entity.fields)["kind"] for place in texts.search("weighs grams", 5)}
+            assert kinds == {"label"}
 
 
 def test_the_commands_of_the_page_run(folder: Path, tmp_path: Path) -> None:
