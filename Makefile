@@ -31,7 +31,7 @@ gpu_ready = $(if $(filter $(BIN)/python,$(GPU_PYTHON)),.venv/$(1).stamp)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test test-hostile test-wheel test-ways test-archives test-gpu test-lavis test-engine lint build-index train-encoder train-sections mine-negatives train-reranker \
+.PHONY: help setup lock demo test test-hostile test-wheel test-ways test-archives test-gpu test-lavis test-engine test-chat lint build-index train-encoder train-sections mine-negatives train-reranker \
 	train-generator eval sweep calibrate serve figures gpu-day bench-gpu bench-load bench-scale bench-train weights
 
 help:  ## list the targets
@@ -68,6 +68,9 @@ test-lavis: .venv/dev.stamp .venv-lavis/stamp  ## compare step 2's model with LA
 
 test-engine: .venv/dev.stamp .venv-engine/stamp  ## test entity search with a real Milvus server and LanceDB, in a separate environment
 	ENGINE=.venv-engine $(BIN)/python -m pytest -n 0 tests/engine $(ARGS)
+
+test-chat: .venv/dev.stamp .venv-chat/stamp  ## test summaries, answers and an agent with a real chat model (SmolLM2, llama.cpp), in a separate environment
+	CHAT=.venv-chat $(BIN)/python -m pytest -n 0 tests/chat $(ARGS)
 
 lint: .venv/dev.stamp  ## check style, spelling and types
 	$(BIN)/ruff check .
@@ -198,6 +201,11 @@ lock:  ## renew requirements.lock (PYTHON=python3.11): the newest version of eac
 .venv-engine/stamp: tests/engine/requirements.txt
 	test -x .venv-engine/bin/python || $(PYTHON) -m venv .venv-engine
 	.venv-engine/bin/python -m pip install --quiet -r tests/engine/requirements.txt
+	touch $@
+
+.venv-chat/stamp: tests/chat/requirements.txt
+	test -x .venv-chat/bin/python || $(PYTHON) -m venv .venv-chat
+	.venv-chat/bin/python -m pip install --quiet -r tests/chat/requirements.txt
 	touch $@
 
 .venv-lavis/stamp: tests/lavis/requirements.txt

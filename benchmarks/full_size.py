@@ -28,6 +28,7 @@ from transformers import (
 
 from benchmarks.made_up import WORDS
 from indexes.store.search import DeviceSearch
+from pretraining.tokenizer import train_tokenizer
 from retriever.models.cross_encoder import CrossEncoderReranker
 from retriever.models.encoder import ClipEncoder
 from retriever.models.eva_clip import EVA_CLIP_8B, EvaCLIP, EvaCLIPConfig
@@ -36,7 +37,6 @@ from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_layers import QFormerConfig
 from retriever.models.text_tokenizer import TextTokenizer
 from retriever.types import Entity, Filter, FloatArray, IntArray, Query, Section, StoredTokens
-from training.tokenizer import train_tokenizer
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
@@ -50,7 +51,7 @@ class KnownImages(NamedTuple):
     """Images that can be read, by their signatures.
 
     Attributes:
-        ids: Their ids.
+        ids: Their ids; those of several images may be the same.
         signatures: Their signatures, in the same order.
     """
 
@@ -65,9 +66,16 @@ class KnownImages(NamedTuple):
             images: The images; those that are missing or cannot be read are left out.
             cache: The file in which signatures are kept; by default one in the cache folder.
         """
-        read = {id: one for id, one in zip(images, _signatures(list(images.values()), cache), strict=True) if one}
-        values = np.frombuffer(b"".join(read.values()), np.uint8).reshape(len(read), SIDE * SIDE * 3)
-        return cls(list(read), values)
+        return cls.of_several({id: [one] for id, one in images.items()}, cache)
+
+    @classmethod
+    def of_several(cls, images: Mapping[str, Sequence[Content]], cache: Path | None = None) -> Self:
+        """Reads images as `of` does, where several may have the same id."""
+        pairs = [(id, one) for id, several in images.items() for one in several]
+        signatures = _signatures([one for _, one in pairs], cache)
+        read = [(id, one) for (id, _), one in zip(pairs, signatures, strict=True) if one]
+        values = np.frombuffer(b"".join(one for _, one in read), np.uint8).reshape(len(read), SIDE * SIDE * 3)
+        return cls([id for id, _ in read], values)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -88,11 +96,18 @@ class KnownImages(NamedTuple):
 
     def same(self, others: Self, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Returns those pairs of an id and one of `others` whose images are copies; what is unknown is none."""
-        here, there = ({id: row for row, id in enumerate(known.ids)} for known in (self, others))
-        known = [(one, other) for one, other in pairs if one in here and other in there]
-        ones = self.signatures[[here[one] for one, _ in known]]
-        theirs = others.signatures[[there[other] for _, other in known]]
-        return [pair for pair, same in zip(known, are_copies(ones, theirs), strict=True) if same]
+        here, there = self._rows(), others._rows()
+        rows = [
+            (pair, one, other) for pair in pairs for one in here.get(pair[0], ()) for other in there.get(pair[1], ())
+        ]
+        same = are_copies(self.signatures[[one for _, one, _ in rows]], others.signatures[[one for _, _, one in rows]])
+        return list(dict.fromkeys(pair for (pair, _, _), copies in zip(rows, same, strict=True) if copies))
+
+    def _rows(self) -> dict[str, list[int]]:
+        rows = defaultdict[str, list[int]](list)
+        for row, id in enumerate(self.ids):
+            rows[id].append(row)
+        return rows
 
     def names(self) -> dict[str, str]:
         """Returns a name for the content of each image, by id: copies, and copies of copies, have the same."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from indexes.store.index import Index
 from omgm.kinds.chat import build_planner
+from omgm.kinds.chat_steps import ASKING
 from omgm.parts import model_folder, placement
 from omgm.profile import is_folder
 from omgm.settings import Profile
@@ -27,7 +28,7 @@ def used(profile: Profile, index: Index, *, answers: bool) -> dict[str, Any]:
         answers: Whether the generator answers, too.
 
     Raises:
-        ChatError: The generator's server cannot be reached.
+        ChatError: The generator's server, which steps may ask, too, cannot be reached.
     """
     dtype = str(placement(profile)[1]).removeprefix("torch.")
     return {
@@ -35,6 +36,7 @@ def used(profile: Profile, index: Index, *, answers: bool) -> dict[str, Any]:
         "precision": dtype,
         **sections_weights(profile),
         **(generator_weights(profile) if answers else {}),
+        **({"generator's server": reported(profile)} if any(step.kind in ASKING for step in profile.steps) else {}),
     }
 
 

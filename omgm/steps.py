@@ -11,9 +11,11 @@ from pydantic import ValidationError, validate_call
 
 from indexes.store.index import Index
 from omgm.kinds import kind_of
-from omgm.settings import Profile
+from omgm.settings import Profile, StepSettings
 from retriever.protocols import DualEncoder, FusionEncoder, Step, TextReranker
 from retriever.recognition import Recognition, Signs
+
+_SCORING = ("fusion", "sections", "identify", "inspect", "rewrite")
 
 
 @dataclass(frozen=True)
@@ -51,20 +53,20 @@ def build_steps(parts: StepParts) -> list[Step]:
         ValueError: A kind is unknown or refuses its settings, or no step finds candidates for the others; the message
             names the step.
     """
-    if (first := parts.profile.steps[0].kind) in ("fusion", "sections"):
+    if (first := parts.profile.steps[0].kind) in _SCORING:
         raise ValueError(
             f"profile {parts.profile.name}: steps.0: {first!r} only scores candidates; begin with a step that finds "
             'them, such as "search"'
         )
-    return [_built(parts, number) for number in range(len(parts.profile.steps))]
+    return [build_step(parts, settings, f"steps.{number}") for number, settings in enumerate(parts.profile.steps)]
 
 
-def _built(parts: StepParts, number: int) -> Step:
-    settings = parts.profile.steps[number]
+def build_step(parts: StepParts, settings: StepSettings, place: str) -> Step:
+    """Makes one step; a `ValueError` names its `place` in the profile."""
     kind = validate_call(partial(kind_of("omgm.steps", settings.kind), parts))
     try:
         step: Step = kind(**settings.model_extra or {})
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        raise ValueError(f"profile {parts.profile.name}: steps.{number} ({settings.kind}): {problems}") from error
+        raise ValueError(f"profile {parts.profile.name}: {place} ({settings.kind}): {problems}") from error
     return step

@@ -35,6 +35,7 @@ from pretraining.flag_batches import corpus
 from pretraining.fusion_batches import FusionBatches
 from pretraining.fusion_model import FusionPretraining
 from pretraining.new_fusion import new_fusion
+from pretraining.tokenizer import train_tokenizer
 from retriever.files import write_json
 from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
@@ -42,7 +43,6 @@ from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from training.config import Optimization, Schedule
 from training.loop import train
-from training.tokenizer import train_tokenizer
 
 Batch = TypeVar("Batch", covariant=True)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from retriever.unspaced import has_unspaced, terms
 
 RARITY_FILE = Path(__file__).with_name("rarity.txt")
-"""The number of passages of encyclopedic prose that contain each stem; written by `training/reader/rarity.py`."""
+"""The number of passages of encyclopedic prose that contain each stem; written by `pretraining/reader/rarity.py`."""
 _SMALL = "a-z\u00df-\u00f6\u00f8-\u00ff\u03b1-\u03c9\u0430-\u045f"  # Latin, Greek, Cyrillic
 _SENTENCE_END = re.compile(  # also of Arabic, Urdu and Hindi, and of Chinese and Japanese, which need no space
     rf"[.!?\u061f\u06d4\u0964]\s+(?=[^{_SMALL}])|[\u3002\uff01\uff1f]\s*(?=\S)"

@@ -34,7 +34,7 @@ _READING = "What the question asks for of `text`: the `text`, or the `name` that
 
 
 class EngineError(OSError):
-    """A database that the retrieval depends on cannot be reached or refuses a request."""
+    """A server that the retrieval depends on cannot be reached or refuses a request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def as_api_error(error: Exception, request_id: str) -> ApiError:
         return error
     if isinstance(error, EngineError):
         logger.warning("request %s: %s", request_id, error)
-        what = getattr(error, "part", "the database that holds the entity index")  # a part of an index in parts
+        what = getattr(error, "part", "a server that the retrieval depends on")  # a part of an index in parts
         message = f"{what} does not answer; try again"
         return ApiError(503, "engine_unavailable", message, headers={"Retry-After": "5"})
     logger.error("request %s failed", request_id, exc_info=error)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from indexes.image_copies import KnownImages
 from indexes.image_source import ImageSource
 from indexes.labeled_images import LabeledImage, with_known_entities
 from indexes.store.article_store import ArticleImages, ArticleStore
@@ -55,6 +56,7 @@ class Entities:
         ids: Hashes of their ids, uint64 [E].
         articles: Hashes of their articles, uint64 [E].
         original: The first entity with the text of each entity's article, int64 [E].
+        pictured: The first entity whose main image is a copy of each entity's, or the entity itself, int64 [E].
         main: The main images that exist.
         row_of: The rows of the entities that labeled images name.
     """
@@ -63,6 +65,7 @@ class Entities:
     ids: array[int]
     articles: array[int]
     original: IntArray
+    pictured: IntArray
     main: dict[int, ImageLoader]
     row_of: dict[str, int]
 
@@ -129,10 +132,22 @@ def read_entities(data: EncoderData) -> Entities:
         raise ValueError(f"{index.folder}: has none of the main images that its articles name; build it with --images")
     names = (id for image in data.labeled for id in (image.entity_id, *image.others))
     known = {id: at for id in dict.fromkeys(names) if (at := index.row_of(id)) is not None}
-    return Entities(summaries, ids, articles, originals(texts), main, known)
+    return Entities(summaries, ids, articles, originals(texts), _pictured(main, len(summaries)), main, known)
+
+
+def _pictured(main: Mapping[int, ImageLoader], count: int) -> IntArray:
+    pictured = np.arange(count)
+    if len(main) <= MOST_COMPARED:
+        names = KnownImages.of({str(row): load.content(load.name) for row, load in main.items()}).names()
+        first = dict[str, int]()
+        for row in sorted(map(int, names)):
+            pictured[row] = first.setdefault(names[str(row)], row)
+    return pictured
 
 
 IMAGES, TEXTS, MAIN = 112, 144, 64  # per batch: images, summaries, main images to find
+MOST_COMPARED = 200_000
+"""Most main images that are compared with one another; of more, copies hardly ever meet in a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +184,7 @@ class EncoderBatches:
         ids: Token ids of all summaries, int64 [E, T], padded.
         mask: Their mask, int64 [E, T].
         entities: The entities whose summaries are searched, without copies, int64.
+        pictured: The first entity whose main image is a copy of each entity's: to find one is to find the other.
         size: Side of the model's input in pixels.
         seed: Seed of the batches.
     """
@@ -182,12 +198,13 @@ class EncoderBatches:
         ids: Tensor,
         mask: Tensor,
         entities: Tensor,
+        pictured: IntArray,
         size: int,
         seed: int,
     ):
         self.images, self.ids, self.mask, self.size, self.seed = images, ids, mask, size, seed
-        self.entities = entities
-        self.main_at = first_of_each(rows[:main_images])
+        self.entities, self.pictured = entities, pictured
+        self.main_at = first_of_each([int(pictured[row]) for row in rows[:main_images]])
         count = torch.bincount(torch.tensor(rows), minlength=len(ids)).float()
         self.owners = torch.tensor(rows)
         self.weights = count[self.owners] ** -0.5
@@ -199,7 +216,8 @@ class EncoderBatches:
         owners: list[int] = self.owners[chosen].tolist()
         texts = self._texts(chosen, generator)
         pixels = [vary(self.images[chosen], self.size, generator)]
-        shown = [row for row in dict.fromkeys(owners) if row in self.main_at][:MAIN]
+        depicted: list[int] = self.pictured[owners].tolist()
+        shown = [row for row in dict.fromkeys(depicted) if row in self.main_at][:MAIN]
         if shown:
             keys = self.images[[self.main_at[row] for row in shown]]
             pixels.append(vary(keys, self.size, generator, SLIGHT))
@@ -208,7 +226,7 @@ class EncoderBatches:
             self.ids[texts],
             self.mask[texts],
             targets_among(texts.tolist(), owners),
-            targets_among(shown, owners),
+            targets_among(shown, depicted),
             len(chosen),
         )
 

@@ -153,6 +153,7 @@ def train_encoder(
         ids=tokens["input_ids"],
         mask=tokens["attention_mask"],
         entities=torch.from_numpy(np.unique(entities.original)),
+        pictured=entities.pictured,
         size=model.pixels.size,
         seed=config.seed,
     )

@@ -1,7 +1,7 @@
 """The extractive reader, the generator of the embedded profile: answers with a span of a section.
 
 A trained model scores every span of the evidence, and of the article's next sections, against "no answer" (`model.py`,
-`training/reader`). The best one is the answer (`spans.py`), unless the model is
+`pretraining/reader`). The best one is the answer (`spans.py`), unless the model is
 not confident enough.
 """
 

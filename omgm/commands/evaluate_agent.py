@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> None:
             files = ((path.relative_to(args.corpus).as_posix(), path) for path in recorded)
             depends_on["corpus"] = files_as_items(files, "result")
         selected = partial(_selected, read, args.only_split, args.limit)
-        known = KnownImages.of({task.question.id: next(iter(task.images.found), None) for task in selected(True)})
+        known = KnownImages.of_several({task.question.id: task.images.found for task in selected(True)})
         questions = [task.question for task in selected(False)]
         overlap = ImageOverlap.of(questions, known, omgm.index, args.index, profile_folder(args))
         evaluation = SearchRun(

@@ -28,6 +28,7 @@ _OURS = {
         "search": "omgm.kinds.steps:search_step",
         "fusion": "omgm.kinds.steps:fusion_step",
         "sections": "omgm.kinds.steps:sections_step",
+        **{kind: f"omgm.kinds.chat_steps:{kind}_step" for kind in ("identify", "inspect", "rewrite")},
     },
     "omgm.rerankers": {
         "bm25": "omgm.kinds.sections:BM25_ALONE",

@@ -3,7 +3,7 @@
     python -m pretraining.demo.records --out questions.csv
 
 Half of the questions are about such a list, half about the articles' prose. They are training data for the extractive
-reader (`training/reader`), which otherwise learns from prose alone. Every fourth country is left out.
+reader (`pretraining/reader`), which otherwise learns from prose alone. Every fourth country is left out.
 """
 
 from __future__ import annotations

@@ -266,7 +266,8 @@ def test_a_step(examples: Path, install: Install, tmp_path: Path, capsys: pytest
     assert main([*map(str, question), '--set=steps=["fusion", "search"]']) == 2
     assert "steps.0: 'fusion' only scores candidates" in " ".join(capsys.readouterr().err.split())
     assert main([*map(str, question), '--set=steps=["search", "title"]']) == 2
-    assert "'title' is unknown; known are search, fusion, sections, titled" in " ".join(capsys.readouterr().err.split())
+    known = "search, fusion, sections, identify, inspect, rewrite, titled"
+    assert f"'title' is unknown; known are {known}" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_generator(examples: Path, install: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,12 +11,12 @@ from PIL import Image
 
 from evaluation.datasets import Question
 from pretraining.new_fusion import new_fusion
+from pretraining.tokenizer import train_tokenizer
 from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig, SmallVision
 from tests.fakes.plans import indexed
 from training.reranker.data import RerankerData
-from training.tokenizer import train_tokenizer
 
 COLORS = ["red", "blue", "green", "yellow", "white", "black", "orange", "purple"]
 TOPICS = ["capital", "river", "height", "people"]

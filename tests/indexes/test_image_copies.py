@@ -109,6 +109,18 @@ def test_each_content_is_decoded_once(photo: Path, monkeypatch: pytest.MonkeyPat
     assert (KnownImages.of({"a": photo}, cache).signatures == first.signatures[:1]).all() and len(decoded) == 2
 
 
+def test_any_of_several_images_of_an_id_may_be_the_copy(photo: Path, tmp_path: Path) -> None:
+    photograph(2).save(tmp_path / "other.png")
+    photograph(1).resize((180, 120)).save(tmp_path / "half.jpg")
+    front, back = photo, tmp_path / "other.png"
+    index = KnownImages.of({"0": tmp_path / "half.jpg", "1": None})
+    for several in ([front, back], [back, None, front]):
+        asked = KnownImages.of_several({"both": several, "back": [back], "none": []})
+        assert asked.copies_in(index) == {"both"}
+        pairs = [("both", "0"), ("back", "0"), ("none", "0"), ("both", "1"), ("both", "2")]
+        assert asked.same(index, pairs) == [("both", "0")]
+
+
 def test_notes_are_read_as_they_were_written(photo: Path, tmp_path: Path) -> None:
     known = KnownImages.of({"Ä/1": photo})
     known.save(tmp_path / "images.npz")

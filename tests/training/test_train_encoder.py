@@ -23,10 +23,12 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.model_card import model_card
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.plans import indexed
+from tests.indexes.test_image_copies import photograph
 from tests.retriever.models.test_encoder import small_encoder
 from tests.retriever.models.test_photo_tower import random_network, save_seeing_encoder
 from training.config import TrainingConfig
 from training.encoder_data import EncoderBatch, EncoderBatches, EncoderData, known_labels, read_entities
+from training.images import StoredImages
 from training.train_encoder import steps_for, train_encoder
 
 COLORS = {"Red": (220, 30, 30), "Green": (20, 160, 40), "Blue": (30, 60, 200), "White": (240, 240, 240)}
@@ -269,6 +271,35 @@ def test_an_image_of_two_entities_and_copies_of_an_article(world: Path, caplog: 
     assert "1 of 5 entities have the text of another entity's article" in caplog.text
     counts = json.loads((folder / "training.json").read_text())["data"]
     assert (counts["entities with the text of another"], counts["labeled images trained on"]) == (1, 2)
+
+
+def test_main_images_that_are_copies_are_no_negatives_of_each_other(world: Path) -> None:
+    entries = json.loads((world / "kb.json").read_text())
+    for name in ("Red", "Blue"):
+        picture = photograph(len(name))
+        picture.save(world / "images" / f"{name}.png")
+        picture.resize((180, 120)).save(world / "images" / f"{name} again.jpg", quality=80)
+        image = {"image_urls": [f"https://x.example/images/{name} again.jpg"]}
+        text = {"title": f"{name} again", "section_texts": [f"Another article about {name}."]}
+        entries[f"{name} again"] = entries[f"https://x.example/{name}"] | {"url": f"{name} again"} | text | image
+    (world / "kb.json").write_text(json.dumps(entries))
+    entities = read_entities(data_of(world))
+    assert entities.original.tolist() == [0, 1, 2, 3, 4, 5]
+    assert entities.pictured.tolist() == [0, 1, 2, 3, 0, 2]
+
+    side, rows = 8, [0, 1, 2, 3, 4, 5]
+    images = StoredImages(np.zeros((6, 3, side, side), np.uint8))
+    tokens, every = torch.ones(6, 2, dtype=torch.int64), torch.arange(6)
+    batch = EncoderBatches(
+        images, rows, 6, ids=tokens, mask=tokens, entities=every, pictured=entities.pictured, size=side, seed=0
+    )(0)
+    assert len(batch.pixels) == 6 + 4 and len(batch.main) == len(batch.summary) == 6
+    # Which image is which is told by its summary, whose row is unique: the copies find one main image.
+    summaries = dict(zip(batch.summary.queries.tolist(), batch.summary.keys.tolist(), strict=True))
+    found: dict[int, set[int]] = {}
+    for query, key in zip(batch.main.queries.tolist(), batch.main.keys.tolist(), strict=True):
+        found.setdefault(key, set()).add(summaries[query])
+    assert sorted(map(len, found.values())) == [1, 1, 2, 2]
 
 
 def test_a_held_out_image_of_several_entities_may_find_any(world: Path) -> None:

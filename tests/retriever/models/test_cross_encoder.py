@@ -23,10 +23,10 @@ from transformers import (
     XLMRobertaTokenizer,
 )
 
+from pretraining.tokenizer import train_tokenizer
 from retriever.models import cross_encoder
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker, pack
 from tests.fakes.unread_device import DEVICE, UnreadDevice
-from training.tokenizer import train_tokenizer
 
 SENTENCE = "what color has the flag of Japan ? a red disc on white ground it was drawn in stripes green blue"
 WORDS = SENTENCE.split()

@@ -26,6 +26,7 @@ from transformers import (
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
+from pretraining.tokenizer import train_tokenizer
 from retriever.models.encoder import ClipEncoder, encoder_fingerprint
 from retriever.models.eva_clip import EvaCLIP
 from retriever.models.eva_weights import eva_config, eva_sources
@@ -35,7 +36,6 @@ from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from tests.fakes.unread_device import DEVICE, UnreadDevice
 from tests.paths import ROOT
-from training.tokenizer import train_tokenizer
 
 TEXTS = ["a red flag", "three bands of blue, white and red", "green"]
 

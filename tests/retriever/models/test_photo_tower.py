@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pretraining.tokenizer import train_tokenizer
 from retriever.models import photo_tower
 from retriever.models.efficientnet_lite import _STAGES
 from retriever.models.encoder import ClipEncoder
@@ -18,7 +19,6 @@ from retriever.models.model_card import model_card
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import FEATURES, SmallCLIP, SmallCLIPConfig
 from tests.paths import ROOT
-from training.tokenizer import train_tokenizer
 
 TEXTS = ["a red flag", "three bands of blue, white and red", "green"]
 _WIDTHS = (16, 24, 40, 80, 112, 192, 320)

@@ -14,13 +14,13 @@ from transformers import Blip2QFormerConfig, Blip2QFormerModel
 from transformers.models.blip_2.modeling_blip_2 import Blip2TextEmbeddings
 
 from pretraining.new_fusion import new_fusion
+from pretraining.tokenizer import train_tokenizer
 from retriever.models.fused_qformer import FusedLayers
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_layers import QFormer, QFormerConfig
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from tests.fakes.unread_device import DEVICE, UnreadDevice
-from training.tokenizer import train_tokenizer
 
 SMALL = QFormerConfig(
     hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=32, encoder_hidden_size=16

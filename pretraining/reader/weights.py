@@ -1,6 +1,6 @@
 r"""Reduces a trained span model to what the repository keeps, and fits its confidence and threshold.
 
-    python -m training.reader.weights --run run/checkpoint.safetensors --validation examples/prose.jsonl \
+    python -m pretraining.reader.weights --run run/checkpoint.safetensors --validation examples/prose.jsonl \
         examples/facts.jsonl --out generators/reader/weights.safetensors
 
 The changes of each matrix are kept in int8, the rest as it is. The confidence is a logistic
@@ -23,12 +23,12 @@ from torch import Tensor
 from generators.reader import BASE
 from generators.reader.model import SCALE, SpanModel
 from generators.reader.reader import choose, signs_of
+from pretraining.reader.prose import prose_questions
+from pretraining.reader.questions import SpanQuestion, normalize, overlap
+from pretraining.reader.train import read_examples, read_weights
 from retriever.files import replacing
 from retriever.models.base_bert import load_bert
 from retriever.types import Evidence
-from training.reader.prose import prose_questions
-from training.reader.questions import SpanQuestion, normalize, overlap
-from training.reader.train import read_examples, read_weights
 
 VALIDATED = 850
 """About how many of a file's questions are used."""

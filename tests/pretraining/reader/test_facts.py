@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from training.reader.facts import Fact, Split, concept_of, concepts, invented, questions_about, written
+from pretraining.reader.facts import Fact, Split, concept_of, concepts, invented, questions_about, written
 
 BOXES = [
     ("Movie", "The Hill", {"Directed by": ["Ann Lee"], "Running time": ["98 minutes"], "Starring": ["A. Bo", "C. Do"],

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from training.reader.prose import names_in, pointing, prose_questions, turned
-from training.reader.questions import SpanAnswer, SpanQuestion
+from pretraining.reader.prose import names_in, pointing, prose_questions, turned
+from pretraining.reader.questions import SpanAnswer, SpanQuestion
 
 TOWER = SpanQuestion(
     "When did the Old Tower open after Anna Berg left?",

@@ -1,8 +1,8 @@
 """Trains the span model of the extractive reader: a base model's upper layers and a head of starts and ends.
 
-    python -m training.reader.train --examples examples.jsonl --steps 2000 --out run
+    python -m pretraining.reader.train --examples examples.jsonl --steps 2000 --out run
 
-The examples are written by `training.reader.examples`. A killed training resumes at its last checkpoint.
+The examples are written by `pretraining.reader.examples`. A killed training resumes at its last checkpoint.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from torch import Tensor, nn
 
 from generators.reader import BASE
 from generators.reader.model import SCALE, windows
+from pretraining.reader.questions import SpanAnswer, SpanQuestion
 from retriever.digests import digests_of
 from retriever.models.base_bert import load_bert
 from retriever.models.precision import autocast, fastest_dtype
 from training.config import Optimization, Schedule
 from training.loop import train
-from training.reader.questions import SpanAnswer, SpanQuestion
 
 BATCH = 16
 FROZEN = 2
@@ -114,7 +114,7 @@ def batches(rows: Sequence[Encoded], rng: random.Random) -> Iterator[list[Encode
 
 
 def start_from(model: nn.Module, path: Path) -> None:
-    """Takes the weights of a checkpoint, or the changes that `training.reader.weights` wrote.
+    """Takes the weights of a checkpoint, or the changes that `pretraining.reader.weights` wrote.
 
     Raises:
         ValueError: The file lacks a parameter.

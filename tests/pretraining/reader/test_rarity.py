@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pretraining.reader import rarity
+from pretraining.reader.questions import share_of
 from retriever import lexical
-from training.reader import rarity
-from training.reader.questions import share_of
 
 
 def test_frequent_stems_are_counted_once_a_passage() -> None:

@@ -14,13 +14,13 @@ from torch import nn
 
 from generators.reader.model import SpanModel
 from generators.reader.reader import ExtractiveReader
+from pretraining.reader import train, weights
+from pretraining.reader.examples import write
+from pretraining.reader.questions import SpanAnswer, SpanQuestion
+from pretraining.reader.train import Encoded, batch_of, encode, loss_of, read_weights, start_from
+from pretraining.reader.weights import Trial, best_threshold, fit, probabilities
 from retriever.models.base_bert import load_bert
 from retriever.types import Evidence
-from training.reader import train, weights
-from training.reader.examples import write
-from training.reader.questions import SpanAnswer, SpanQuestion
-from training.reader.train import Encoded, batch_of, encode, loss_of, read_weights, start_from
-from training.reader.weights import Trial, best_threshold, fit, probabilities
 
 TOWER = SpanQuestion("When did it open?", "It opened in May 1931. It is red.", "Tower", (SpanAnswer("May 1931", 13),))
 COLOR = SpanQuestion("What color is it?", TOWER.passage, "Tower", (SpanAnswer("red"),))

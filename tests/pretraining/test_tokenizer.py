@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from training.tokenizer import SPECIAL, train_tokenizer
+from pretraining.tokenizer import SPECIAL, train_tokenizer
 
 
 def test_ids_do_not_depend_on_the_process() -> None:

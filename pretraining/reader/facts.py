@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from training.reader.questions import SpanAnswer, SpanQuestion
+from pretraining.reader.questions import SpanAnswer, SpanQuestion
 
 WORDINGS_FILE = Path(__file__).with_name("wordings.toml")
 Split = Literal["ask", "validation", "test"]

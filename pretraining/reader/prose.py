@@ -7,8 +7,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from pretraining.reader.questions import SpanQuestion
 from retriever.models.bm25 import BM25
-from training.reader.questions import SpanQuestion
 
 OTHER_PARAGRAPH = 0.15
 """Share of the answerable questions that are asked again about another paragraph of their article."""

@@ -1,6 +1,6 @@
 r"""Writes the examples that the span model learns from, one JSON object a line.
 
-    python -m training.reader.examples --squad new_wiki_v1.0.json train-v2.0.json --tokens val \
+    python -m pretraining.reader.examples --squad new_wiki_v1.0.json train-v2.0.json --tokens val \
         --qed qed-dev.jsonlines --infoboxes infotabs/data/tables --out examples
 
 Writes `train.jsonl` and `last.jsonl` for the two trainings, and beside them `prose.jsonl`, `facts.jsonl` (validation)
@@ -18,11 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
+from pretraining.reader.facts import questions_about
+from pretraining.reader.prose import TURNED, names_in, prose_questions, turned
+from pretraining.reader.questions import SpanQuestion, read_evqa, read_qed, read_squad, read_tokens, share_of
 from retriever.files import replacing
 from retriever.wording import counted
-from training.reader.facts import questions_about
-from training.reader.prose import TURNED, names_in, prose_questions, turned
-from training.reader.questions import SpanQuestion, read_evqa, read_qed, read_squad, read_tokens, share_of
 
 LISTS, HELD_OUT_LISTS = 6000, 300
 """Number of lists of facts in training, and in validation and test."""

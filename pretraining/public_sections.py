@@ -1,12 +1,12 @@
 r"""Writes public questions as a knowledge base with a file of questions, for `omgm train-encoder --sections`.
 
-    python -m training.sections.public --squad new_wiki_v1.0.json train-v2.0.json \
+    python -m pretraining.public_sections --squad new_wiki_v1.0.json train-v2.0.json \
         --infoboxes infotabs/data/tables --out public
 
 Writes `kb_wiki.json`, `train.csv` and, in wordings and about articles that the training does not see, `validation.csv`
 and `test.csv`. A fifth of SQuADShifts' articles and of the infoboxes (by a hash of the title) is in the last two only.
 Prose is as published: an article's paragraphs are its sections. Lists of facts are infoboxes by strangers and invented
-values, cut into sections of one or several facts; what people ask is in `training/reader/wordings.toml`.
+values, cut into sections of one or several facts; what people ask is in `pretraining/reader/wordings.toml`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from pretraining.reader.examples import KEPT_OUT, Infobox, read_infoboxes
+from pretraining.reader.facts import LONGEST_VALUE, Fact, Split, concept_of, concepts, invented, written
+from pretraining.reader.prose import pointing
+from pretraining.reader.questions import read_squad, share_of
 from retriever.files import replacing, write_whole
 from retriever.wording import counted
-from training.reader.examples import KEPT_OUT, Infobox, read_infoboxes
-from training.reader.facts import LONGEST_VALUE, Fact, Split, concept_of, concepts, invented, written
-from training.reader.prose import pointing
-from training.reader.questions import read_squad, share_of
 
 LISTS, HELD_OUT_LISTS = 400, 60
 """Number of articles of facts in training, and in validation and in test."""

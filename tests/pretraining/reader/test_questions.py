@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from training.reader.questions import (
+from pretraining.reader.questions import (
     SpanAnswer,
     SpanQuestion,
     joined_tokens,

@@ -1,8 +1,9 @@
-"""Counts in how many passages of prose each stem occurs, for the weights of BM25 (`retriever/rarity.txt`).
+r"""Counts in how many passages of prose each stem occurs, for the weights of BM25 (`retriever/rarity.txt`).
 
-    python -m training.reader.rarity --squad new_wiki_v1.0.json train-v2.0.json --tokens val --out retriever/rarity.txt
+    python -m pretraining.reader.rarity --squad new_wiki_v1.0.json train-v2.0.json --tokens val \
+        --out retriever/rarity.txt
 
-Articles of share 0 (`training.reader.questions.share_of`) are left out.
+Articles of share 0 (`pretraining.reader.questions.share_of`) are left out.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from pretraining.reader.questions import read_squad, read_tokens, share_of
 from retriever.files import write_whole
 from retriever.lexical import STOP_WORDS, words
-from training.reader.questions import read_squad, read_tokens, share_of
 
 FREQUENT = 5
 """Fewest passages that must contain a stem; rarer stems are treated alike."""
