@@ -208,8 +208,8 @@ class InvertedLists:
     @classmethod
     def open(cls, folder: Path, layout: Layout, learned: Learned | None = None) -> Self:
         """Opens what `write_postings` wrote."""
-        files = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in layout.files)
-        return cls(layout, *files, learned=learned)
+        files = [np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in layout.files]
+        return cls(layout, files[0], files[1], files[2], files[3], learned)
 
     def of_others(self, documents: Iterable[Document]) -> Self:
         """Returns the lists of other documents, in the order of their rows, with the weights of these."""

@@ -191,12 +191,11 @@ class StoredText:
 
     def entity_of(self, name: str) -> Entity | None:
         """Returns the entity with an id, a title or a URL, or `None` if there is none."""
-        row = self._index.row_of(name)
-        entity = None if row is None else self._index.entity(row)
-        if entity is None or not fits(entity, SCOPE.get()):
+        row: int | None = self._index.row_of(name)
+        if row is None or not fits(self._index.entity(row), SCOPE.get()):
             row = self.row_of_name(name)
-            return None if row is None else self._index.entity(row)
-        return entity
+        found: Entity | None = None if row is None else self._index.entity(row)
+        return found
 
 
 def full_text(index: EntityIndex) -> FullText | StoredText:

@@ -16,7 +16,6 @@ import multiprocessing
 import os
 import random
 import signal
-import socket
 import tempfile
 import threading
 import time
@@ -27,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import uvicorn
 from PIL import Image
 
@@ -96,8 +96,10 @@ class Part:
         wait_until(self.answers)
 
     def answers(self) -> bool:
-        with socket.socket() as one:
-            return one.connect_ex(("127.0.0.1", self.port)) == 0
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.port}/health/live", trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False
 
     def kill(self) -> None:
         os.kill(self.process.pid, signal.SIGKILL)
