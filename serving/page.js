@@ -171,7 +171,8 @@ function finish(turn, reply, trail) {
 }
 
 function showIndex({ name, entities }) {
-  byId("about").textContent = `${name}: ${entities.toLocaleString()} ${entities === 1 ? "entity" : "entities"}.`;
+  const size = entities === null ? "" : `: ${entities.toLocaleString()} ${entities === 1 ? "entity" : "entities"}`;
+  byId("about").textContent = `${name}${size}.`;
 }
 
 /** Tells users of screen readers what happens. */

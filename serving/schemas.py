@@ -139,8 +139,8 @@ class IndexOut(View):
     """The index that was searched."""
 
     name: str
-    entities: int
-    """Number of entities in it."""
+    entities: int | None
+    """Number of entities in it; null if keys see only some (serving.key_filters)."""
 
 
 class RetrieveOut(RetrievalView):

@@ -60,7 +60,7 @@ class Service:
     ) -> None:
         self.index = retriever.index
         check(self.index, (), settings.key_filters.values())
-        self.view = IndexView(self.index)
+        self.view = IndexView(self.index, counted=not settings.key_filters)
         self.generator = generator
         self.settings = settings
         lanes = retriever.lanes if isinstance(retriever, ParallelRetriever) else ()
