@@ -260,14 +260,6 @@ class ErrorOut(View):
     error: ErrorDetail
 
 
-class ExampleOut(View):
-    """An example image with a question."""
-
-    image: str
-    """Path of the image on this service."""
-    question: str
-
-
 class ReadyOut(View):
     """The state of a service that accepts requests."""
 

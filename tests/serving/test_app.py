@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from retriever.images import encoded
-from serving.pages import read_examples
+from serving.examples import read_examples
 from serving.settings import ServingSettings
 from tests.fakes.asking import GREEN, RED, WHEN, ask, ask_json, events, fault
 from tests.fakes.images import image_bytes
