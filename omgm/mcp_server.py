@@ -66,7 +66,6 @@ MoreImages = Annotated[
     list[Annotated[str, BeforeValidator(image_text)]],
     Field(description="Further images of the same question, such as the back of the thing, or another one to compare"),
     BeforeValidator(as_list),
-    _or([]),
 ]
 Question = Annotated[str, Field(description="The question about the image, or one that names what it is about")]
 WhatIsThis = Annotated[Question, _or("What is this?")]

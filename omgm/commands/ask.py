@@ -79,8 +79,9 @@ def run(args: argparse.Namespace) -> None:
     if answer.text:
         lines = ", ".join(line.text for line in answer.text)
         print(f"\n{'recognized by its label' if answer.by_text else 'read on the image'}: {lines}")
-    if answer.evidence is not None:
-        print(f"\n{answer.evidence.entity_title}, section {answer.evidence.section_title!r}:\n{answer.evidence.text}")
+    each = [shown.sections[0].evidence for shown in answer.photographs if shown.sections]
+    for one in each or filter(None, [answer.evidence]):
+        print(f"\n{one.entity_title}, section {one.section_title!r}:\n{one.text}")
     if answer.parts and answer.parts[0] < answer.parts[1]:
         print(f"\nfrom {answer.parts[0]} of {answer.parts[1]} parts of the index: the others do not answer")
     print("\n" + "  ".join(f"{step} {ms:.1f} ms" for step, ms in answer.timings_ms.items()))
