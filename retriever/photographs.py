@@ -64,7 +64,7 @@ def merged(
 
 
 def _ranked(results: Mapping[int, RetrievalResult]) -> list[Candidate]:
-    """Returns the candidates of all images, best first, each once; no more than an image has."""
+    """Returns the candidates of all images, best first, each once."""
     found = sorted(
         (-one.score, place, one.row, number)
         for number, result in results.items()
@@ -73,7 +73,7 @@ def _ranked(results: Mapping[int, RetrievalResult]) -> list[Candidate]:
     best = dict[int, Candidate]()
     for _, place, row, number in found:
         best.setdefault(row, replace(results[number].candidates[place], photograph=number))
-    return [*best.values()][: max(len(result.candidates) for result in results.values())]
+    return [*best.values()]
 
 
 def _is_sure(result: RetrievalResult, recognition: Recognition | None) -> bool:
