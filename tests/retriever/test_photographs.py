@@ -46,7 +46,7 @@ def test_one_image_is_as_before() -> None:
 
 def test_the_same_thing_twice_has_its_best_scores() -> None:
     found = merge(result(0.7, (RED, 0.6), (GREEN, 0.5)), result(0.9, (RED, 0.8), (BLUE, 0.55)))
-    assert scores(found) == [(RED, 0.8, 2), (BLUE, 0.55, 2)]  # no more than an image has
+    assert scores(found) == [(RED, 0.8, 2), (BLUE, 0.55, 2), (GREEN, 0.5, 1)]
     assert found.recognized == 0.9 and not any(one.sections for one in found.photographs)
     assert [(one.entity_id, one.entity_title, one.recognized) for one in found.photographs] == [
         (LANDS[RED].id, "Redland", 0.7),
@@ -73,15 +73,14 @@ def test_without_a_recognized_image_all_add_candidates() -> None:
     found = merge(result(0.4, (GREEN, 0.9), (RED, 0.2)), result(0.3, (RED, 0.95)))
     assert scores(found) == [(RED, 0.95, 2), (GREEN, 0.9, 1)] and found.recognized == 0.3
     unknown = merge(result(None, (GREEN, 0.9)), result(None, (RED, 0.7)), recognition=None)
-    assert scores(unknown) == [(GREEN, 0.9, 1)] and unknown.recognized is None
+    assert scores(unknown) == [(GREEN, 0.9, 1), (RED, 0.7, 2)] and unknown.recognized is None
     assert merge(result(0.0), result(0.0)).candidates == []
 
 
 def test_different_things_are_both_evidence() -> None:
-    found = merge(
-        result(0.9, (GREEN, 0.6)), result(0.8, (RED, 0.7)), result(0.95, (RED, 0.75)), result(0.2, (BLUE, 0.9))
-    )
-    assert [row for row, *_ in scores(found)] == [RED] and found.candidates[0].photograph == 3
+    reds = result(0.8, (RED, 0.7)), result(0.95, (RED, 0.75))
+    found = merge(result(0.9, (GREEN, 0.6)), *reds, result(0.2, (BLUE, 0.9)))
+    assert scores(found) == [(RED, 0.75, 3), (GREEN, 0.6, 1)]
     assert found.recognized == 0.9  # the lowest of Greenland's and Redland's
     green, worse, best, unknown = found.photographs
     assert worse.sections == unknown.sections == ()
@@ -100,9 +99,9 @@ def test_the_order_of_images_does_not_matter() -> None:
     ]
     for order in itertools.permutations(range(3)):
         found = merge(*(results[number] for number in order))
-        assert [row for row, *_ in scores(found)] == [RED, BLUE]
+        assert [row for row, *_ in scores(found)] == [RED, BLUE, GREEN]
         assert (found.recognized, found.crop, found.turned) == (0.9, (0.0, 0.0, 0.5, 0.5), 0)
-        assert [order[one.photograph - 1] for one in found.candidates] == [1, 1]
+        assert [order[one.photograph - 1] for one in found.candidates] == [1, 1, 0]
         assert [one.turned for one in found.photographs] == [90 * (number == 0) for number in order]
         assert found.text == (replace(line, photograph=order.index(2) + 1),)
 
