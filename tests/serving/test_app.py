@@ -239,7 +239,7 @@ def test_info(client: httpx.Client) -> None:
     assert found == {
         "index": {"name": "three lands", "entities": 3},
         "generator": "last number",
-        "limits": {**limits, "timeout_s": 30.0},
+        "limits": {**limits, "max_images": 4, "timeout_s": 30.0},
         "modes": ["retrieve"],
         "agent_limits": None,
     }
