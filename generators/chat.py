@@ -17,7 +17,7 @@ from chat_models.messages import Message, harmless
 from chat_models.prompts import Style, answer_messages
 from chat_models.replies import ChatReply, shortened
 from generators.stop import before_stop
-from generators.things import things_of
+from generators.things import passages_of, things_of
 from retriever.texts import section_passage
 from retriever.types import Generation, GenerationRequest
 
@@ -155,6 +155,7 @@ class ChatGenerator:
             completion_tokens=reply.completion_tokens,
             ending=ending,
             thoughts=reply.thoughts,
+            passages=() if answer is None else passages_of(request),
         )
 
     def _why_none(self, reply: ChatReply) -> str | None:

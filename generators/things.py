@@ -6,19 +6,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from retriever.types import Generation, GenerationRequest
+from generators.reader.comparisons import measure_of
+from retriever.types import Evidence, Generation, GenerationRequest
 
 Generate = Callable[[Sequence[GenerationRequest]], Awaitable[list[Generation]]]
 
 
 async def about_each(requests: Sequence[GenerationRequest], generate: Generate) -> list[Generation]:
-    """Returns one answer per request; that to one about several things names each with its own.
+    """Returns one answer per request; that to one about several things names each with its own, or with its measure.
 
     Args:
         requests: The requests.
         generate: Answers requests about one thing each.
     """
-    parts = [things_of(request) for request in requests]
+    parts = [{number: _measured(one, request) for number, one in things_of(request).items()} for request in requests]
     answers = iter(await generate([part for things in parts for part in things.values()]))
     return [
         _joined(request, things, list(islice(answers, len(things))))
@@ -39,6 +40,17 @@ def things_of(request: GenerationRequest) -> dict[int, GenerationRequest]:
     return things if len(things) > 1 else {1: request}
 
 
+def passages_of(request: GenerationRequest) -> tuple[Evidence, ...]:
+    """Returns the best section about each of different things; none if the images show one."""
+    things = things_of(request)
+    return tuple(one.evidence for one in things.values() if one.evidence is not None) if len(things) > 1 else ()
+
+
+def _measured(thing: GenerationRequest, request: GenerationRequest) -> GenerationRequest:
+    """Returns a request about one of several things that asks for what the question compares them by."""
+    return thing if thing is request else replace(thing, question=measure_of(thing.question))
+
+
 def _joined(
     request: GenerationRequest, things: dict[int, GenerationRequest], answers: Sequence[Generation]
 ) -> Generation:
@@ -56,4 +68,6 @@ def _joined(
             of_best = answer
     answered = [answer for answer in answers if answer.answer is not None]
     sure = min((answer.confidence for answer in answered or answers if answer.confidence is not None), default=None)
-    return replace(of_best, answer="; ".join(said) if answered else None, confidence=sure)
+    read = (answer.evidence or thing.evidence for thing, answer in zip(things.values(), answers, strict=True))
+    text, passages = "; ".join(said) if answered else None, tuple(filter(None, read))
+    return replace(of_best, answer=text, confidence=sure, passages=passages)

@@ -259,6 +259,7 @@ Ending = Literal["complete", "cut", "refused", "filtered"]
 _ANSWER = "Null if the evidence does not answer the question, or the generator failed."
 _DECLINED = "Whether nothing was recognized: the answer is null, or was read on the image."
 _QUOTE = "The lines of `text` that are the answer; empty if none is legible, null if the answer is not from them."
+_PASSAGES = "Of an answer about different things that several images show: the section that each part is from."
 _ENDING = """\
 How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the model, or `filtered` by
 its server. An agent's are in its trail."""
@@ -276,6 +277,7 @@ class AnswerFields:
     declined: Annotated[bool, Field(description=_DECLINED)] = False
     ending: Annotated[Ending, Field(description=_ENDING)] = "complete"
     quote: Annotated[tuple[TextLine, ...] | None, Field(description=_QUOTE)] = None
+    passages: Annotated[tuple[Evidence, ...], Field(description=_PASSAGES)] = ()
 
 
 @dataclass(frozen=True)  # without slots, so that a class can inherit from it and from another one with fields

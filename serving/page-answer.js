@@ -90,8 +90,8 @@ export function link(url) {
   return make("a", "", url.replace(/^https?:\/\//, ""), properties);
 }
 
-/** Shows the best section, and the next ones; first sections about each thing if photos show different things. */
-export function showEvidence(turn, evidence, photographs = []) {
+/** Shows the best section and the next ones, and the sections about the other things if photos show different things. */
+export function showEvidence(turn, { evidence = [], photographs = [], passages = [] }) {
   turn.evidence.hidden = !evidence.length;
   if (!evidence.length) return;
   const [best, ...others] = evidence;
@@ -100,7 +100,7 @@ export function showEvidence(turn, evidence, photographs = []) {
     ...others.map((section) => passage(section.section, section)),
   ]);
   const things = photographs.flatMap(({ sections }) => sections.slice(0, 1).map((section) => section.evidence));
-  const also = things.filter(({ entity_id }) => entity_id !== best.entity.id);
+  const also = (passages.length ? passages : things).filter(({ entity_id }) => entity_id !== best.entity.id);
   turn.evidence.replaceChildren(
     passage(also.length ? `${best.entity.title}: ${best.section}` : best.section, best),
     ...(others.length ? [more] : []),

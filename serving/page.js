@@ -123,7 +123,7 @@ function shower(turn, asked, options) {
     if (name === "retrieval") {
       retrieved = values;
       showEntity(turn, values.entity);
-      showEvidence(turn, values.evidence, values.photographs);
+      showEvidence(turn, values);
       showTopic(turn, asked, options, values);
       showWhy(turn, values);
     } else if (name === "answer") {
@@ -163,7 +163,7 @@ function finish(turn, reply, trail) {
     trail.finish(reply.trail);
   } else {
     showEntity(turn, reply.entity); // none if the answer was only read on the image
-    showEvidence(turn, reply.evidence ?? [], reply.photographs); // now with the span of the answer
+    showEvidence(turn, reply); // now with the span of the answer
     showWhy(turn, reply);
   }
   showIndex(reply.index);

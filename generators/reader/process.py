@@ -126,7 +126,8 @@ async def _start() -> Process:
 
 def _generation(fields: dict[str, Any]) -> Generation:
     span, evidence = fields["span"], fields["evidence"]
-    return Generation(**fields | {"span": span and tuple(span), "evidence": evidence and Evidence(**evidence)})
+    found = {"span": span and tuple(span), "evidence": evidence and Evidence(**evidence), "passages": ()}
+    return Generation(**fields | found)
 
 
 def main() -> None:

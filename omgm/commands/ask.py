@@ -79,8 +79,7 @@ def run(args: argparse.Namespace) -> None:
     if answer.text:
         lines = ", ".join(line.text for line in answer.text)
         print(f"\n{'recognized by its label' if answer.by_text else 'read on the image'}: {lines}")
-    each = [shown.sections[0].evidence for shown in answer.photographs if shown.sections]
-    for one in each or filter(None, [answer.evidence]):
+    for one in answer.passages or filter(None, [answer.evidence]):
         print(f"\n{one.entity_title}, section {one.section_title!r}:\n{one.text}")
     if answer.parts and answer.parts[0] < answer.parts[1]:
         print(f"\nfrom {answer.parts[0]} of {answer.parts[1]} parts of the index: the others do not answer")
@@ -227,6 +226,7 @@ def _as_dict(answer: Answer) -> dict[str, Any]:
         **values_of(AnswerFields, answer),
         **values_of(RetrievalFields, answer),
         "text": answer.text and [asdict(line) for line in answer.text],
+        "passages": [asdict(passage) for passage in answer.passages],
         "photographs": [asdict(photograph) for photograph in answer.photographs],
         "quote": answer.quote and [asdict(line) for line in answer.quote],
         "grounded": answer.grounded,

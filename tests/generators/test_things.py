@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
 from PIL import Image
 
 from generators.chat import request_messages
@@ -44,13 +45,42 @@ def test_the_reader_answers_about_each() -> None:
     same = request(photograph(), photograph())
     both, alone = asyncio.run(reader.generate([BOTH, same]))
     assert both.answer == "Norway (image 1): Oslo; Peru (image 2, Government): Lima"
-    assert both.evidence == LIMA and both.span is not None and LIMA.text[slice(*both.span)] == "Lima"
+    assert (
+        both.passages == (NORWAY, LIMA)
+        and both.evidence == LIMA
+        and both.span is not None
+        and LIMA.text[slice(*both.span)] == "Lima"
+    )
     assert [alone] == asyncio.run(reader.generate([same]))  # batched or not
 
     async def pieces() -> list[str | Generation]:
         return [piece async for piece in reader.stream(BOTH)]
 
     assert asyncio.run(pieces()) == [both.answer, both]
+
+
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        ("Which country is larger?", "How large is it?"),
+        ("Which one is the smaller country?", "How large is it?"),
+        ("Which of them is older?", "How old is it?"),
+        ("Which has more inhabitants?", "How many inhabitants has it?"),
+        ("Which river is over 5 km long?", "Which river is over 5 km long?"),
+        ("What is under this bridge?", "What is under this bridge?"),
+    ],
+)
+def test_a_comparison_asks_for_the_measure_of_each(question: str, asked: str) -> None:
+    seen = list[str]()
+
+    async def answers(requests: Sequence[GenerationRequest]) -> list[Generation]:
+        seen.extend(one.question for one in requests)
+        return [Generation("9", 0.5) for _ in requests]
+
+    same = request(photograph(), photograph(), question=question)
+    compared = request(photograph(NORWAY), photograph(PERU), question=question)
+    asyncio.run(about_each([compared, same], answers))
+    assert seen == [asked, asked, question]
 
 
 def test_what_is_not_found_and_what_is_only_a_name() -> None:

@@ -133,6 +133,7 @@ def test_http(http: httpx.Client, photos: dict[str, Path]) -> None:
     first, second = both["photographs"]
     assert (first["entity_title"], second["entity_title"], second["turned"]) == ("Japan", "Kenya", 0)
     assert second["sections"][0]["evidence"]["text"].startswith("Nairobi is the capital")
+    assert [one["entity_title"] for one in both["passages"]] == ["Japan", "Kenya"] and alone["passages"] == []
     assert {one["title"]: one["photograph"] for one in both["candidates"][:2]} == {"Japan": 1, "Kenya": 2}
     best = both["entity"]["title"]
     span, text = both["evidence"][0]["span"], both["evidence"][0]["text"]
