@@ -60,10 +60,9 @@ def _joined(
     said, of_best = list[str](), answers[0]
     for (number, thing), answer in zip(things.items(), answers, strict=True):
         assert thing.evidence is not None
-        title, other = thing.evidence.entity_title, answer.evidence
-        where = f"image {number}" + (f", {other.section_title}" if other else "")
+        title = thing.evidence.entity_title
         found = "" if answer.answer == title else f": {answer.answer or 'not found'}"
-        said.append(f"{title} ({where}){found}")
+        said.append(f"{title} (image {number}){found}")
         if request.evidence is not None and thing.evidence.entity_id == request.evidence.entity_id:
             of_best = answer
     answered = [answer for answer in answers if answer.answer is not None]

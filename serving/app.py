@@ -50,7 +50,7 @@ _MULTIPART = {
     "type": "object",
     "required": ["question"],
     "properties": {
-        "image": {"type": "string", "format": "binary", "description": "The image file."},
+        "image": {"type": "string", "format": "binary", "description": "The image file; repeat it for several."},
         "question": _FIELDS["properties"]["question"],
         "options": {
             "type": "string",

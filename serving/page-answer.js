@@ -21,7 +21,7 @@ export function showReply(turn, reply) {
   if (reply.turned) about.push(`recognized when turned by ${reply.turned}°`);
   reply.photographs?.forEach(({ entity_title, recognized }, at) => {
     const sure = recognized === null ? "" : ` (${Math.round(recognized * 100)}%)`;
-    about.push(`photo ${at + 1}: ${entity_title ?? "nothing found"}${sure}`);
+    about.push(`image ${at + 1}: ${entity_title ?? "nothing found"}${sure}`);
   });
   const lines = reply.text ?? [];
   if (quote.length && reply.by_text) about.push("recognized by its label");

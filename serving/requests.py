@@ -61,7 +61,7 @@ def naming(number: int, images: int) -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        error.message = f"image {number}: {error.message}" if images > 1 else error.message
+        error.message = f"image {number}: {error.message.removeprefix('image: ')}" if images > 1 else error.message
         raise
 
 

@@ -115,7 +115,7 @@ def test_an_image_that_cannot_be_read_is_named(omgm: OMGM, http: httpx.Client, p
     files = [("image", ("a.jpg", good)), ("image", ("b.jpg", bad))]
     refused = http.post("/answer", files=files, data={"question": CAPITAL})
     assert fault(refused) == (415, "not_an_image", "image")
-    assert refused.json()["error"]["message"].startswith("image 2: ")
+    assert refused.json()["error"]["message"].startswith("image 2: not an image of a known format")
     refused = http.post("/answer", json={"images": [uri(photos["jp_0"]), "data:image/png;base64"], "question": CAPITAL})
     assert fault(refused) == (400, "malformed_data_uri", "image")
     assert refused.json()["error"]["message"].startswith("image 2: ")
@@ -293,7 +293,7 @@ def test_page(chromium: Browser, url: str, photos: dict[str, Path], tmp_path: Pa
     both = turn(CAPITAL, 1)
     assert shown(both, ".reply") == [BOTH]
     assert len(both.find_elements("css selector", ".asked img")) == 2
-    assert "photo 1: Japan (" in shown(both, ".sure")[-1] and "photo 2: Kenya (" in shown(both, ".sure")[-1]
+    assert "image 1: Japan (" in shown(both, ".sure")[-1] and "image 2: Kenya (" in shown(both, ".sure")[-1]
     headings = shown(both, ".evidence > .passage h3")
     assert sorted(heading.split(":")[0] for heading in headings) == ["Japan", "Kenya"]
     command = both.find_element("css selector", ".curl code").get_attribute("textContent")
