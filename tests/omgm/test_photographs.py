@@ -26,6 +26,7 @@ from tests.browser import Browser, by_id, wait
 from tests.fakes.asking import events, fault
 from tests.fakes.images import data_uri
 from tests.fakes.service import listening
+from tests.serving.test_page import violations
 
 CAPITAL = "What is the capital of this country?"
 BOTH = "Japan (image 1): Tokyo; Kenya (image 2): Nairobi"
@@ -294,6 +295,7 @@ def test_page(chromium: Browser, url: str, photos: dict[str, Path], tmp_path: Pa
     assert shown(both, ".reply") == [BOTH]
     assert len(both.find_elements("css selector", ".asked img")) == 2
     assert "image 1: Japan (" in shown(both, ".sure")[-1] and "image 2: Kenya (" in shown(both, ".sure")[-1]
+    assert violations(chromium) == []
     headings = shown(both, ".evidence > .passage h3")
     assert sorted(heading.split(":")[0] for heading in headings) == ["Japan", "Kenya"]
     command = both.find_element("css selector", ".curl code").get_attribute("textContent")
