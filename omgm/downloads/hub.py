@@ -76,17 +76,6 @@ def base_models(profile: Profile) -> list[Base]:
     return [base for name, base in bases().items() if name in names]
 
 
-def models_of(profile: Profile) -> list[HubModel]:
-    """Returns the models that a profile needs from the hub, without those in folders.
-
-    Raises:
-        ValueError: A setting is neither a folder nor a model's name.
-    """
-    return [
-        hub_model(model, key, weights=weights) for key, model, weights in named_models(profile) if not is_folder(model)
-    ]
-
-
 def local_folder(model: str, *, weights: bool = True, options: str = "") -> Path:
     """Returns the folder with a model's files. Never uses the network.
 
