@@ -8,17 +8,21 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
+from urllib.parse import unquote
+
+from PIL import Image
 
 from chat_models.chat import ChatClient
 from chat_models.context import Cut, cut_characters, estimated_tokens
 from chat_models.errors import ChatError
 from chat_models.layers import LayerFilter, bare
-from chat_models.messages import Message, harmless
+from chat_models.messages import Message, harmless, image_part, text_part
 from chat_models.prompts import Style, answer_messages
 from chat_models.replies import ChatReply, shortened
 from generators.stop import before_stop
+from retriever.images import load_image
 from retriever.texts import section_passage
-from retriever.types import Generation, GenerationRequest
+from retriever.types import ArticleImage, Generation, GenerationRequest
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +43,7 @@ class ChatGenerator:
         max_context_tokens: Maximum length of the section text, in tokens; a longer one is cut and reported as
             `truncated`. Headings and question are never cut.
         cut: Cuts by the model's own tokens (`chat_models.context.token_cut`) or by characters.
+        images: Most images of the section that are named, by their captions, and sent if it is `multimodal`.
 
     Raises:
         ValueError: A limit is not positive.
@@ -52,6 +57,7 @@ class ChatGenerator:
         max_tokens: int = 128,
         max_context_tokens: int = 3072,
         cut: Cut = cut_characters,
+        images: int = 0,
     ) -> None:
         if max_tokens < 1 or max_context_tokens < 1:
             raise ValueError(
@@ -59,6 +65,7 @@ class ChatGenerator:
             )
         self._client, self._style, self._multimodal = client, style, multimodal
         self._max_tokens, self._max_context_tokens, self._cut = max_tokens, max_context_tokens, cut
+        self._images = images
 
     @property
     def name(self) -> str:
@@ -102,13 +109,13 @@ class ChatGenerator:
     async def _pieces(
         self, request: GenerationRequest, send: Callable[..., AsyncIterator[str | ChatReply]]
     ) -> AsyncGenerator[str | Generation]:
-        """Yields the answer as `send` does, with a shorter section if the server refuses the whole one.
+        """Yields the answer as `send` does, with fewer images and a shorter section if the server refuses all of it.
 
-        Not every server says that a prompt is too long: if it takes a shorter one, it was.
+        Not every server says that a prompt is too long, or has too many images: if it takes a shorter one, it was.
         """
-        limit, first = self._max_context_tokens, None
+        limit, images, first = self._max_context_tokens, self._images, None
         while True:
-            messages, truncated = await asyncio.to_thread(self._messages, request, limit)
+            messages, truncated = await asyncio.to_thread(self._messages, request, limit, images)
             layers = LayerFilter()
             try:
                 async for piece in send(messages, self._limit(request), **_stopping(request)):
@@ -120,12 +127,20 @@ class ChatGenerator:
                         yield whole
             except ChatError as error:
                 first = first or error
+                if error.refused and self._multimodal and _copies(request, images):
+                    images = min(images, len(request.evidence.images) if request.evidence else 0) // 2
+                    continue
                 size = 0 if request.evidence is None else min(limit, math.ceil(estimated_tokens(request.evidence.text)))
                 if not error.refused or size < _LEAST_SECTION or (size < _LEAST_UNNAMED and not error.too_long):
                     raise first from None
                 limit = size // 2
             else:
-                if first is not None and first.too_long:
+                if first is None:
+                    return
+                if limit == self._max_context_tokens and not first.too_long:
+                    logger.warning("%s takes no more than %d images of a section (generator.images)", self.name, images)
+                    self._images = images
+                elif limit < self._max_context_tokens and first.too_long:
                     logger.warning(
                         "%s takes no more than %d tokens of a section (max_context_tokens)", self.name, limit
                     )
@@ -135,9 +150,9 @@ class ChatGenerator:
     def _limit(self, request: GenerationRequest) -> int:
         return min(self._max_tokens, request.max_tokens or self._max_tokens)
 
-    def _messages(self, request: GenerationRequest, limit: int) -> tuple[list[Message], bool]:
+    def _messages(self, request: GenerationRequest, limit: int, images: int) -> tuple[list[Message], bool]:
         """Returns the prompt and whether its section was cut. Too slow for the event loop (tokenizer, JPEG)."""
-        return request_messages(request, self._style, self._multimodal, limit, self._cut)
+        return request_messages(request, self._style, self._multimodal, limit, self._cut, images)
 
     def _generation(self, reply: ChatReply, request: GenerationRequest, truncated: bool) -> Generation:
         before = before_stop(reply.text, request.stop)
@@ -177,7 +192,7 @@ def _stopping(request: GenerationRequest) -> dict[str, Any]:
 
 
 def request_messages(
-    request: GenerationRequest, style: Style, multimodal: bool, max_context_tokens: int, cut: Cut
+    request: GenerationRequest, style: Style, multimodal: bool, max_context_tokens: int, cut: Cut, images: int = 0
 ) -> tuple[list[Message], bool]:
     """Returns the messages that request an answer, for serving and for training, and whether the section was cut.
 
@@ -187,10 +202,30 @@ def request_messages(
         multimodal: Whether to send the image too.
         max_context_tokens: Maximum length of the section text, in tokens.
         cut: Cuts the section.
+        images: Most images of the section that are named, and sent to a multimodal model.
     """
     context, truncated = None, False
     if (evidence := request.evidence) is not None:
         text, truncated = cut(evidence.text, max_context_tokens)
-        context = harmless(section_passage(evidence.entity_title, evidence.section_title, text))
-    image = request.image if multimodal else None
-    return answer_messages(request.question, context, image, style), truncated
+        named = [f"Picture {number}: {_name(one)}" for number, one in enumerate(evidence.images[:images], 1)]
+        context = section_passage(evidence.entity_title, evidence.section_title, text)
+        context = harmless("\n".join([context, *(["## Pictures of this section", *named] if named else [])]))
+    messages = answer_messages(request.question, context, request.image if multimodal else None, style)
+    if multimodal and (copies := _copies(request, images)):
+        shown = [part for number, one in copies.items() for part in (text_part(f"Picture {number}:"), image_part(one))]
+        content = messages[-1]["content"]
+        *given, asked = [text_part(content)] if isinstance(content, str) else content
+        messages[-1] = {**messages[-1], "content": [*given, *shown, asked]}
+    return messages, truncated
+
+
+def _copies(request: GenerationRequest, most: int) -> dict[int, Image.Image]:
+    """Returns copies of the first images of the section by their numbers; those that the index lacks are left out."""
+    urls = [one.url for one in request.evidence.images[:most]] if request.evidence is not None else []
+    stored = {number: request.thumbnails[url] for number, url in enumerate(urls, 1) if url in request.thumbnails}
+    return {number: load_image(one) for number, one in stored.items()}
+
+
+def _name(image: ArticleImage) -> str:
+    """Returns the caption of an image, or else its file's name."""
+    return " ".join(image.caption.split()) or unquote(image.url).rpartition("/")[2][:100]

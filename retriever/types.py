@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 NO_IMAGE = Image.new("RGB", (0, 0))
+LABELED = "labeled:"  # prefix of the URLs of labeled images (`indexes.labeled_images`)
 
 Crop = tuple[float, float, float, float]
 """A part of an image: left, top, right and bottom edge as shares of its width and height."""
@@ -208,6 +210,8 @@ class Evidence:
     text: str
     section_index: int | None = None
     """The section's position in the article as published, or `None` if unknown."""
+    images: tuple[ArticleImage, ...] = ()
+    """The section's images, then the article's that belong to none; an answer's "Picture 1" is the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +228,7 @@ class GenerationRequest(RetrievalFields):
 
     `others` are the next sections of the same article, best first; a generator may answer from one of them instead.
     The answer is to end before the first of the strings in `stop`. A model that writes it is to write at most
-    `max_tokens` tokens, or fewer if its own limit is lower.
+    `max_tokens` tokens, or fewer if its own limit is lower. `thumbnails` are copies of the article's images, by URL.
     """
 
     question: str
@@ -233,6 +237,7 @@ class GenerationRequest(RetrievalFields):
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     others: tuple[OtherSection, ...] = ()
+    thumbnails: Mapping[str, Path | bytes] = field(default_factory=dict, repr=False)
 
 
 Ending = Literal["complete", "cut", "refused", "filtered"]

@@ -74,6 +74,8 @@ def run(args: argparse.Namespace) -> None:
         print(f"\n{'recognized by its label' if answer.by_text else 'read on the image'}: {lines}")
     if answer.evidence is not None:
         print(f"\n{answer.evidence.entity_title}, section {answer.evidence.section_title!r}:\n{answer.evidence.text}")
+        for number, shown in enumerate(answer.evidence.images, 1):
+            print(f"Picture {number}: {shown.caption or shown.url}")
     if answer.parts and answer.parts[0] < answer.parts[1]:
         print(f"\nfrom {answer.parts[0]} of {answer.parts[1]} parts of the index: the others do not answer")
     print("\n" + "  ".join(f"{step} {ms:.1f} ms" for step, ms in answer.timings_ms.items()))
