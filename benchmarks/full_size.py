@@ -143,7 +143,7 @@ class SyntheticIndex:
         """Returns `None`: there are no images."""
         return None
 
-    def thumbnails(self, row: int) -> dict[str, Path | bytes]:
+    def thumbnails(self, row: int) -> dict[str, bytes]:
         """Returns none: there are no images."""
         return {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -10,17 +11,14 @@ from contextlib import aclosing
 from typing import Any
 from urllib.parse import unquote
 
-from PIL import Image
-
 from chat_models.chat import ChatClient
 from chat_models.context import Cut, cut_characters, estimated_tokens
 from chat_models.errors import ChatError
 from chat_models.layers import LayerFilter, bare
-from chat_models.messages import Message, harmless, image_part, text_part
+from chat_models.messages import Message, harmless, text_part
 from chat_models.prompts import Style, answer_messages
 from chat_models.replies import ChatReply, shortened
 from generators.stop import before_stop
-from retriever.images import load_image
 from retriever.texts import section_passage
 from retriever.types import ArticleImage, Generation, GenerationRequest
 
@@ -127,20 +125,18 @@ class ChatGenerator:
                         yield whole
             except ChatError as error:
                 first = first or error
-                if error.refused and self._multimodal and _copies(request, images):
-                    images = min(images, len(request.evidence.images) if request.evidence else 0) // 2
+                if error.refused and self._multimodal and (sent := _copies(request, images)):
+                    images = max(sent) // 2
                     continue
                 size = 0 if request.evidence is None else min(limit, math.ceil(estimated_tokens(request.evidence.text)))
                 if not error.refused or size < _LEAST_SECTION or (size < _LEAST_UNNAMED and not error.too_long):
                     raise first from None
                 limit = size // 2
             else:
-                if first is None:
-                    return
-                if limit == self._max_context_tokens and not first.too_long:
+                if first is not None and images < self._images and "image" in first.message.lower():
                     logger.warning("%s takes no more than %d images of a section (generator.images)", self.name, images)
                     self._images = images
-                elif limit < self._max_context_tokens and first.too_long:
+                elif first is not None and first.too_long and limit < self._max_context_tokens:
                     logger.warning(
                         "%s takes no more than %d tokens of a section (max_context_tokens)", self.name, limit
                     )
@@ -212,18 +208,19 @@ def request_messages(
         context = harmless("\n".join([context, *(["## Pictures of this section", *named] if named else [])]))
     messages = answer_messages(request.question, context, request.image if multimodal else None, style)
     if multimodal and (copies := _copies(request, images)):
-        shown = [part for number, one in copies.items() for part in (text_part(f"Picture {number}:"), image_part(one))]
+        uris = {n: f"data:image/jpeg;base64,{base64.b64encode(copy).decode()}" for n, copy in copies.items()}
+        parts = ((text_part(f"Picture {n}:"), {"type": "image_url", "image_url": {"url": u}}) for n, u in uris.items())
+        shown = [part for pair in parts for part in pair]
         content = messages[-1]["content"]
         *given, asked = [text_part(content)] if isinstance(content, str) else content
         messages[-1] = {**messages[-1], "content": [*given, *shown, asked]}
     return messages, truncated
 
 
-def _copies(request: GenerationRequest, most: int) -> dict[int, Image.Image]:
+def _copies(request: GenerationRequest, most: int) -> dict[int, bytes]:
     """Returns copies of the first images of the section by their numbers; those that the index lacks are left out."""
     urls = [one.url for one in request.evidence.images[:most]] if request.evidence is not None else []
-    stored = {number: request.thumbnails[url] for number, url in enumerate(urls, 1) if url in request.thumbnails}
-    return {number: load_image(one) for number, one in stored.items()}
+    return {number: request.thumbnails[url] for number, url in enumerate(urls, 1) if url in request.thumbnails}
 
 
 def _name(image: ArticleImage) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,15 +40,15 @@ def _encoded(item: Stored) -> Encoded:
     return Encoded(values, np.repeat(np.array([*contents], np.int64), np.array(lengths, np.int64)))
 
 
-def _search(index: Any, model: ThumbnailModel | None) -> Callable[[int], Mapping[str, Path | bytes]]:
+def _search(index: Any, model: ThumbnailModel | None) -> Callable[[int], Mapping[str, bytes]]:
     """Returns what `Index.thumbnails` does."""
 
-    def thumbnails(row: int) -> Mapping[str, Path | bytes]:
+    def thumbnails(row: int) -> Mapping[str, bytes]:
         urls = [*main_candidates(index.entity(row))]
         if len(urls) < THUMBNAILS.least:  # of several images, another one may stand in for a missing main image
             path = index.image_path(row)
-            return {} if path is None else dict.fromkeys(urls, path)
-        encoded, found = index.column(THUMBNAILS.name, row), dict[str, Path | bytes]()
+            return {} if path is None else dict.fromkeys(urls, path.read_bytes())
+        encoded, found = index.column(THUMBNAILS.name, row), dict[str, bytes]()
         for url in urls if encoded is not None else ():
             rows = encoded.values[slice(*np.searchsorted(encoded.parts, [picture_part(url), picture_part(url) + 1]))]
             if len(rows):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -136,7 +135,7 @@ def answer_result(found: Answer) -> AnswerResult:
     return AnswerResult.of(found, evidence=next(iter(_sections(found, source)), None))
 
 
-def copies_of(found: Retrieval, sections: Iterable[SectionResult | None]) -> list[Path | bytes]:
+def copies_of(found: Retrieval, sections: Iterable[SectionResult | None]) -> list[bytes]:
     """Returns the copies of images that follow some sections."""
     urls = [image.url for section in sections if section for image in section.images if image.has_thumbnail]
     return [found.thumbnails[url] for url in dict.fromkeys(urls)]

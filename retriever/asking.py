@@ -59,7 +59,7 @@ class EntityIndex(TokenIndex, Protocol):
     def image_path(self, row: int) -> Path | None:
         """Returns the path of the thumbnail of the entity's main image, or `None` without an image or such a row."""
 
-    def thumbnails(self, row: int) -> Mapping[str, Path | bytes]:
+    def thumbnails(self, row: int) -> Mapping[str, bytes]:
         """Returns the small copies that it stores of an entity's images, JPEG, by their URLs."""
 
 

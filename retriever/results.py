@@ -114,7 +114,7 @@ class Retrieval(RetrievalFields):
     candidates: tuple[RankedEntity, ...] = field(repr=False)
     sections: tuple[RankedSection, ...] = field(repr=False)
     timings_ms: dict[str, float] = field(repr=False)
-    thumbnails: Mapping[str, Path | bytes] = field(default_factory=dict, repr=False)
+    thumbnails: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, index: EntityIndex, query: Query, result: RetrievalResult) -> Self:
@@ -173,7 +173,7 @@ class Answer(Generation, Retrieval):
         evidence = None if generation.quote else generation.evidence or retrieval.evidence
         span = None if evidence is None else answer_span(generation, evidence.text)
         own = {"evidence": evidence, "span": span, "timings_ms": {**retrieval.timings_ms, "generate": generate_ms}}
-        unknown = {"entity": None, "sections": ()} if generation.quote and generation.declined else {}
+        unknown = {"entity": None, "sections": (), "thumbnails": {}} if generation.quote and generation.declined else {}
         return cls(**values_of(Retrieval, retrieval) | values_of(Generation, generation) | own | unknown)
 
     @property

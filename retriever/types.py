@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -237,7 +236,7 @@ class GenerationRequest(RetrievalFields):
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     others: tuple[OtherSection, ...] = ()
-    thumbnails: Mapping[str, Path | bytes] = field(default_factory=dict, repr=False)
+    thumbnails: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 Ending = Literal["complete", "cut", "refused", "filtered"]

@@ -47,7 +47,7 @@ class Lands:
     def image_path(self, row: int) -> Path | None:
         return None
 
-    def thumbnails(self, row: int) -> dict[str, Path | bytes]:
+    def thumbnails(self, row: int) -> dict[str, bytes]:
         return {}
 
     def section_rows(self, row: int) -> range:
