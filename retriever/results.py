@@ -173,7 +173,8 @@ class Answer(Generation, Retrieval):
         evidence = None if generation.quote else generation.evidence or retrieval.evidence
         span = None if evidence is None else answer_span(generation, evidence.text)
         own = {"evidence": evidence, "span": span, "timings_ms": {**retrieval.timings_ms, "generate": generate_ms}}
-        unknown = {"entity": None, "sections": (), "thumbnails": {}} if generation.quote and generation.declined else {}
+        unknown: dict[str, Any] = {"entity": None, "sections": (), "thumbnails": {}}
+        unknown = unknown if generation.quote and generation.declined else {}
         return cls(**values_of(Retrieval, retrieval) | values_of(Generation, generation) | own | unknown)
 
     @property
