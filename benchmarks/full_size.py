@@ -143,6 +143,10 @@ class SyntheticIndex:
         """Returns `None`: there are no images."""
         return None
 
+    def thumbnails(self, row: int) -> dict[str, bytes]:
+        """Returns none: there are no images."""
+        return {}
+
     @cache  # noqa: B019
     def section_rows(self, row: int) -> range:
         """Returns 1 to `most_sections` rows, few for most entities (the square of a uniform draw)."""

@@ -13,13 +13,14 @@ from typing import Any
 
 import httpx
 
+from chat_models.deadlines import seconds_left
 from chat_models.errors import ChatError
 from chat_models.messages import Message, without_system_role
 from chat_models.proxies import http_client, through_proxy
 from chat_models.refusals import CHANGED, OMITTED, is_loading, refused_field, without_fields
 from chat_models.replies import ChatReply, error_field, error_message, read_reply, shortened
 from chat_models.reply_reader import ReplyError, ReplyReader
-from chat_models.retries import MAX_WAIT, asked_wait, seconds_left, seconds_to_wait
+from chat_models.retries import MAX_WAIT, asked_wait, seconds_to_wait
 from chat_models.secrets import HiddenStream, hidden, keep_secret
 from chat_models.thoughts import TAGS, ThoughtFilter
 from chat_models.transport import reason, root, under, unread_encoding, until_end

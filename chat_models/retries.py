@@ -1,14 +1,10 @@
-"""How long to wait before a failed request is sent again, and the time limit of a block, which its requests know of."""
+"""How long to wait before a failed request is sent again."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
-import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -43,29 +39,3 @@ def seconds_to_wait(header: str | None, attempt: int, backoff: float = 0.5) -> f
     """Returns the seconds in a Retry-After header or, without one, `backoff` times 1, 2, 4, … with jitter."""
     after = retry_after(header)
     return backoff * 2**attempt * (1 + 0.25 * random.random()) if after is None else after
-
-
-_END: ContextVar[float | None] = ContextVar("deadline", default=None)
-
-
-@asynccontextmanager
-async def within(seconds: float) -> AsyncIterator[None]:
-    """Ends a block after so many seconds.
-
-    Its chat clients wait that long for a slow model, and give up at once if a server asks them to wait longer.
-
-    Raises:
-        TimeoutError: The time is over.
-    """
-    token = _END.set(time.monotonic() + seconds)
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    finally:
-        _END.reset(token)
-
-
-def seconds_left() -> float | None:
-    """Returns the seconds left in the innermost block of `within`, or `None` outside of one."""
-    end = _END.get()
-    return None if end is None else max(0.0, end - time.monotonic())

@@ -82,13 +82,6 @@ def comparable(names: Mapping[str, str | None]) -> str:
     return f"the runs follow different protocols ({listed})"
 
 
-def lines_of(metrics: Mapping[str, Any]) -> list[str]:
-    """Returns the protocol of a `metrics.json` and its deviations as lines of text, without the note on the metric."""
-    noted = metrics["answer"].get("note")
-    said = {name: sentence for name, sentence in metrics["deviations"].items() if sentence != noted}
-    return [f"protocol {metrics['protocol']}", *(f"{'':8}{name}: {sentence}" for name, sentence in said.items())]
-
-
 def file_name(protocol: str) -> str:
     """Returns the name of the file with a run's scores, which names its protocol.
 

@@ -61,7 +61,8 @@ class ReencodedIndex:
         self._index, self._codec = index, codec
         self._encoded = lru_cache(_CACHED_ENTITIES)(self._encode)
         self.name, self.search = index.name, index.search
-        self.entity, self.row_of, self.image_path = index.entity, index.row_of, index.image_path
+        self.entity, self.row_of = index.entity, index.row_of
+        self.image_path, self.thumbnails = index.image_path, index.thumbnails
         self.section_rows, self.token_rows = index.section_rows, index.token_rows
         self.section_vectors = index.section_vectors  # they do not depend on the codec
 

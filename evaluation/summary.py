@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.metrics import CUTOFFS, percent
-from evaluation.protocol import lines_of
 from retriever.wording import counted
 
 
@@ -85,3 +84,10 @@ def counts_line(metrics: Mapping[str, Any]) -> str:
     """
     listed = [f"{metrics[key]:,} {words}" for key, words in COUNTS.items() if metrics.get(key)]
     return f"of {metrics['n_queries']:,} questions: {', '.join(listed)}" if listed else ""
+
+
+def lines_of(metrics: Mapping[str, Any]) -> list[str]:
+    """Returns the protocol of a `metrics.json` and its deviations as lines of text, without the note on the metric."""
+    noted = metrics["answer"].get("note")
+    said = {name: sentence for name, sentence in metrics["deviations"].items() if sentence != noted}
+    return [f"protocol {metrics['protocol']}", *(f"{'':8}{name}: {sentence}" for name, sentence in said.items())]

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
+from urllib.parse import unquote
 
 from chat_models.chat import ChatClient
 from chat_models.context import Cut, cut_characters, estimated_tokens
 from chat_models.errors import ChatError
 from chat_models.layers import LayerFilter, bare
-from chat_models.messages import Message, harmless
+from chat_models.messages import Message, harmless, text_part
 from chat_models.prompts import Style, answer_messages
 from chat_models.replies import ChatReply, shortened
 from generators.stop import before_stop
 from generators.things import passages_of, things_of
 from retriever.texts import section_passage
-from retriever.types import Generation, GenerationRequest
+from retriever.types import ArticleImage, Generation, GenerationRequest
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ class ChatGenerator:
         max_context_tokens: Maximum length of the section text, in tokens; a longer one is cut and reported as
             `truncated`. Headings and question are never cut.
         cut: Cuts by the model's own tokens (`chat_models.context.token_cut`) or by characters.
+        images: Most images of the section that are named, by their captions, and sent if it is `multimodal`.
 
     Raises:
         ValueError: A limit is not positive.
@@ -53,6 +56,7 @@ class ChatGenerator:
         max_tokens: int = 128,
         max_context_tokens: int = 3072,
         cut: Cut = cut_characters,
+        images: int = 0,
     ) -> None:
         if max_tokens < 1 or max_context_tokens < 1:
             raise ValueError(
@@ -60,6 +64,7 @@ class ChatGenerator:
             )
         self._client, self._style, self._multimodal = client, style, multimodal
         self._max_tokens, self._max_context_tokens, self._cut = max_tokens, max_context_tokens, cut
+        self._images = images
 
     @property
     def name(self) -> str:
@@ -103,13 +108,13 @@ class ChatGenerator:
     async def _pieces(
         self, request: GenerationRequest, send: Callable[..., AsyncIterator[str | ChatReply]]
     ) -> AsyncGenerator[str | Generation]:
-        """Yields the answer as `send` does, with a shorter section if the server refuses the whole one.
+        """Yields the answer as `send` does, with fewer images and a shorter section if the server refuses all of it.
 
-        Not every server says that a prompt is too long: if it takes a shorter one, it was.
+        Not every server says that a prompt is too long, or has too many images: if it takes a shorter one, it was.
         """
-        limit, first = self._max_context_tokens, None
+        limit, images, first = self._max_context_tokens, self._images, None
         while True:
-            messages, truncated = await asyncio.to_thread(self._messages, request, limit)
+            messages, truncated = await asyncio.to_thread(self._messages, request, limit, images)
             layers = LayerFilter()
             try:
                 async for piece in send(messages, self._limit(request), **_stopping(request)):
@@ -121,12 +126,18 @@ class ChatGenerator:
                         yield whole
             except ChatError as error:
                 first = first or error
+                if error.refused and self._multimodal and (sent := _copies(request, images)):
+                    images = max(sent) // 2
+                    continue
                 size = 0 if request.evidence is None else min(limit, math.ceil(estimated_tokens(request.evidence.text)))
                 if not error.refused or size < _LEAST_SECTION or (size < _LEAST_UNNAMED and not error.too_long):
                     raise first from None
                 limit = size // 2
             else:
-                if first is not None and first.too_long:
+                if first is not None and images < self._images and "image" in first.message.lower():
+                    logger.warning("%s takes no more than %d images of a section (generator.images)", self.name, images)
+                    self._images = images
+                elif first is not None and first.too_long and limit < self._max_context_tokens:
                     logger.warning(
                         "%s takes no more than %d tokens of a section (max_context_tokens)", self.name, limit
                     )
@@ -136,9 +147,9 @@ class ChatGenerator:
     def _limit(self, request: GenerationRequest) -> int:
         return min(self._max_tokens, request.max_tokens or self._max_tokens)
 
-    def _messages(self, request: GenerationRequest, limit: int) -> tuple[list[Message], bool]:
+    def _messages(self, request: GenerationRequest, limit: int, images: int) -> tuple[list[Message], bool]:
         """Returns the prompt and whether its section was cut. Too slow for the event loop (tokenizer, JPEG)."""
-        return request_messages(request, self._style, self._multimodal, limit, self._cut)
+        return request_messages(request, self._style, self._multimodal, limit, self._cut, images)
 
     def _generation(self, reply: ChatReply, request: GenerationRequest, truncated: bool) -> Generation:
         before = before_stop(reply.text, request.stop)
@@ -179,7 +190,7 @@ def _stopping(request: GenerationRequest) -> dict[str, Any]:
 
 
 def request_messages(
-    request: GenerationRequest, style: Style, multimodal: bool, max_context_tokens: int, cut: Cut
+    request: GenerationRequest, style: Style, multimodal: bool, max_context_tokens: int, cut: Cut, images: int = 0
 ) -> tuple[list[Message], bool]:
     """Returns the messages that request an answer, for serving and for training, and whether the section was cut.
 
@@ -189,13 +200,36 @@ def request_messages(
         multimodal: Whether to send the images too.
         max_context_tokens: Maximum length of the section text, in tokens; of several sections together.
         cut: Cuts the section.
+        images: Most images of the section that are named, and sent to a multimodal model.
     """
     passages, truncated, things = list[str](), False, things_of(request)
+    images = images if len(things) == 1 else 0  # pictures of one section are numbered
     for number, thing in things.items():
         if (evidence := thing.evidence) is not None:
             text, was_cut = cut(evidence.text, max_context_tokens // len(things))
-            passage = harmless(section_passage(evidence.entity_title, evidence.section_title, text))
+            passage = section_passage(evidence.entity_title, evidence.section_title, text)
+            named = [f"Picture {place}: {_name(one)}" for place, one in enumerate(evidence.images[:images], 1)]
+            passage = harmless("\n".join([passage, *(["## Pictures of this section", *named] if named else [])]))
             passages.append(f"Image {number}:\n{passage}" if len(things) > 1 else passage)
             truncated = truncated or was_cut
-    images = [request.image, *request.more] if multimodal and request.image is not None else []
-    return answer_messages(request.question, "\n\n".join(passages) or None, images, style), truncated
+    asked = [request.image, *request.more] if multimodal and request.image is not None else []
+    messages = answer_messages(request.question, "\n\n".join(passages) or None, asked, style)
+    if multimodal and (copies := _copies(request, images)):
+        uris = {n: f"data:image/jpeg;base64,{base64.b64encode(copy).decode()}" for n, copy in copies.items()}
+        parts = ((text_part(f"Picture {n}:"), {"type": "image_url", "image_url": {"url": u}}) for n, u in uris.items())
+        shown = [part for pair in parts for part in pair]
+        content = messages[-1]["content"]
+        *given, last = [text_part(content)] if isinstance(content, str) else content
+        messages[-1] = {**messages[-1], "content": [*given, *shown, last]}
+    return messages, truncated
+
+
+def _copies(request: GenerationRequest, most: int) -> dict[int, bytes]:
+    """Returns copies of the first images of the section by their numbers; those that the index lacks are left out."""
+    urls = [one.url for one in request.evidence.images[:most]] if request.evidence is not None else []
+    return {number: request.thumbnails[url] for number, url in enumerate(urls, 1) if url in request.thumbnails}
+
+
+def _name(image: ArticleImage) -> str:
+    """Returns the caption of an image, or else its file's name."""
+    return " ".join(image.caption.split()) or unquote(image.url).rpartition("/")[2][:100]

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Literal, NamedTuple
 
-from retriever.types import Entity
+from retriever.types import LABELED, Entity
 from retriever.wording import counted
-
-LABELED = "labeled:"  # prefix of the URLs of labeled images (`indexes.labeled_images`)
 
 GROUNDS = "grounds:"
 """Prefix of the name of a key that is the main image on several backgrounds; the image's own name follows."""

@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from indexes.article_images import LABELED
 from indexes.ids import WantedIds
 from indexes.image_source import ImageSource
 from retriever.borders import RULE, load_query_image
 from retriever.digests import digests_of
 from retriever.files import as_line
-from retriever.types import ArticleImage, Entity
+from retriever.types import LABELED, ArticleImage, Entity
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)

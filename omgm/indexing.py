@@ -150,7 +150,7 @@ def build(profile: Profile, order: Build) -> Index:
     """
     order = order.completed()
     given = order.summarizer
-    with nullcontext(given) if given is not None else parts.opened_summarizer(profile) as summarizer:
+    with nullcontext(given) if given is not None else opened_summarizer(profile) as summarizer:
         plan = order.plan(profile, summarizer)
         folders = {image.path.parent for image in order.labeled}
         shared = [order.out, *sorted(folders), *([] if order.images is None else [order.images]), order.kb]
@@ -212,5 +212,16 @@ def estimate(profile: Profile, order: Build) -> Estimate:
     """
     chat = profile.summarizer.kind == "openai"
     sample = max(SAMPLE, 2 * profile.summarizer.concurrency if chat else 0)  # so that requests run concurrently
-    with parts.opened_summarizer(profile) as summarizer:
+    with opened_summarizer(profile) as summarizer:
         return estimate_build(order.completed().plan(profile, summarizer), sample)
+
+
+@contextmanager
+def opened_summarizer(profile: Profile) -> Iterator[Summarizer]:
+    """Yields the result of `parts.build_summarizer` and closes its connections and cache at the end of the block."""
+    summarizer = parts.build_summarizer(profile)
+    try:
+        yield summarizer
+    finally:
+        if (close := getattr(summarizer, "close", None)) is not None:
+            close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -15,6 +16,8 @@ from search_agents.trail import AgentAnswer
 
 Harmless = Annotated[str, AfterValidator(harmless)]
 """A text of an article, which cannot speak as the conversation."""
+_SHOWN = 4
+"""Most images of sections that follow a result: about 200 kB of base64."""
 
 
 class EntityResult(View):
@@ -42,6 +45,15 @@ class EntitiesResult(View):
     entities: list[RankedEntity]
 
 
+class ImageResult(View):
+    """An image of a section, or of no section of its article; an answer's "Picture 1" is the first."""
+
+    caption: Harmless
+    url: str
+    has_thumbnail: bool
+    """Whether a small copy follows as an image, in the same order."""
+
+
 class SectionResult(View):
     """A section of an article."""
 
@@ -49,6 +61,7 @@ class SectionResult(View):
     text: Harmless
     score: float | None
     """The score that sections are ranked by; null if they are not scored."""
+    images: tuple[ImageResult, ...] = ()
 
 
 class SectionsResult(View):
@@ -112,14 +125,29 @@ def entities_result(found: Retrieval, limit: int) -> EntitiesResult:
 
 def sections_result(found: Retrieval, limit: int) -> SectionsResult:
     """Returns the best sections of the best entity."""
-    return SectionsResult.of(found, sections=found.sections[:limit])
+    return SectionsResult.of(found, sections=_sections(found, found.sections[:limit]))
 
 
 def answer_result(found: Answer) -> AnswerResult:
     """Returns an answer with the section that it is from."""
     number = found.evidence and found.evidence.section_index
-    source = next((row for row in found.sections if row.index == number), None)
-    return AnswerResult.of(found, evidence=source)
+    source = [row for row in found.sections if row.index == number][:1]
+    return AnswerResult.of(found, evidence=next(iter(_sections(found, source)), None))
+
+
+def copies_of(found: Retrieval, sections: Iterable[SectionResult | None]) -> list[bytes]:
+    """Returns the copies of images that follow some sections."""
+    urls = [image.url for section in sections if section for image in section.images if image.has_thumbnail]
+    return [found.thumbnails[url] for url in dict.fromkeys(urls)]
+
+
+def _sections(found: Retrieval, rows: Sequence[results.RankedSection]) -> list[SectionResult]:
+    stored = dict.fromkeys(image.url for row in rows for image in row.images if image.url in found.thumbnails)
+    shown = [*stored][:_SHOWN]
+    return [
+        SectionResult.of(row, images=[ImageResult.of(one, has_thumbnail=one.url in shown) for one in row.images])
+        for row in rows
+    ]
 
 
 def agent_result(found: AgentAnswer) -> AnswerResult:

@@ -6,15 +6,16 @@ import asyncio
 import base64
 import logging
 import mimetypes
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, ContentBlock, ImageContent, InputRequiredResult, TextContent, ToolAnnotations
 from PIL import Image
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from chat_models.errors import ChatError
 from indexes.store.manifest import Candidates
@@ -30,6 +31,7 @@ from omgm.mcp_results import (
     SimilarResult,
     agent_result,
     answer_result,
+    copies_of,
     entities_result,
     excerpts_result,
     sections_result,
@@ -128,19 +130,21 @@ class Tools:
         mode: Mode = "retrieve",
         filter: Limited = _NOTHING,
         context: Context[Any, Any] | None = None,
-    ) -> AnswerResult:
+    ) -> Annotated[CallToolResult, AnswerResult]:
         """Answers a question about an image from the encyclopedia, with the section that holds the answer."""
         async with _progress(context):
             return await self._answer([image, *more_images] if image else more_images, question, mode, filter)
 
-    async def _answer(self, images: list[str], question: str, mode: str, filter: Values) -> AnswerResult:
+    async def _answer(self, images: list[str], question: str, mode: str, filter: Values) -> CallToolResult:
         with self._limited(filter):
             loaded, checked = await self._read_all(images), self._checked(question)
             if mode not in self.modes:
                 known = f"mode must be one of {', '.join(self.modes)}; got {mode[:40]!r}"
                 raise ToolError(known if self._agent is not None and self._agent.modes else f"{known}; {NO_MODEL}")
             if mode == "retrieve":
-                return answer_result(await self._omgm.ask_async(loaded or None, checked))
+                found = await self._omgm.ask_async(loaded or None, checked)
+                answer = answer_result(found)
+                return await _with_images(answer, copies_of(found, [answer.evidence]))
             assert self._agent is not None
             if len(loaded) != 1:
                 problem = "there are several images" if loaded else "image is missing"
@@ -149,7 +153,8 @@ class Tools:
                 raise ToolError(f"{self._runs} agents are already running, the maximum; try again later")
             self._runs += 1
             try:
-                return agent_result(await self._agent.ask_async(loaded[0], checked, mode, budget=self._budget))
+                run = await self._agent.ask_async(loaded[0], checked, mode, budget=self._budget)
+                return await _with_images(agent_result(run), [])
             finally:
                 self._runs -= 1
 
@@ -208,12 +213,13 @@ class Tools:
         image: AnyImage = "",
         limit: Annotated[Limit, _or(3)] = 3,
         filter: Limited = _NOTHING,
-    ) -> SectionsResult:
+    ) -> Annotated[CallToolResult, SectionsResult]:
         """Finds the article about what an image shows, or a question names, and its sections that fit the question."""
         with self._limited(filter):
             pair = (await self._read(image) if image else None, self._checked(question))
             [found] = await self._omgm.retrieve_async([pair])
-            return sections_result(found, limit)
+            result = sections_result(found, limit)
+            return await _with_images(result, copies_of(found, result.sections))
 
     async def similar_images(
         self,
@@ -226,13 +232,8 @@ class Tools:
             loaded = await self._read(image)
             rows = await asyncio.to_thread(self._omgm.nearest, loaded, k=limit)
         result = SimilarResult(images=[similar_image(row) for row in rows])
-        content: list[ContentBlock] = [TextContent(type="text", text=result.model_dump_json(indent=2))]
-        for row, similar in zip(rows, result.images, strict=True):
-            if row.image is not None and similar.has_thumbnail:
-                data = base64.b64encode(await asyncio.to_thread(row.image.read_bytes)).decode()
-                kind = mimetypes.guess_type(row.image.name)[0] or "image/jpeg"
-                content.append(ImageContent(type="image", data=data, mime_type=kind))
-        return CallToolResult(content=content, structured_content=result.model_dump(mode="json"))
+        pairs = zip(rows, result.images, strict=True)
+        return await _with_images(result, [row.image for row, one in pairs if row.image and one.has_thumbnail])
 
     @contextmanager
     def _limited(self, filter: Values) -> Iterator[None]:
@@ -344,6 +345,16 @@ class _Server(MCPServer[Any]):
                 wrong = "is missing" if fault["type"] == "missing" else fault["msg"].replace("Input should", "must", 1)
                 raise ToolError(f"{place} {wrong}; {name} takes {known}") from error
             raise
+
+
+async def _with_images(result: BaseModel, images: Iterable[Path | bytes]) -> CallToolResult:
+    """Returns a result that is followed by images."""
+    content: list[ContentBlock] = [TextContent(type="text", text=result.model_dump_json(indent=2))]
+    for image in images:
+        path, data = (None, image) if isinstance(image, bytes) else (image, await asyncio.to_thread(image.read_bytes))
+        kind = (path and mimetypes.guess_type(path.name)[0]) or "image/jpeg"
+        content.append(ImageContent(type="image", data=base64.b64encode(data).decode(), mime_type=kind))
+    return CallToolResult(content=content, structured_content=result.model_dump(mode="json"))
 
 
 @asynccontextmanager

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -88,17 +87,6 @@ def build_summarizer(profile: Profile) -> Summarizer:
     """
     summarizer: Summarizer = kind_of("omgm.summarizers", profile.summarizer.kind)(profile)
     return summarizer
-
-
-@contextmanager
-def opened_summarizer(profile: Profile) -> Iterator[Summarizer]:
-    """Yields the result of `build_summarizer` and closes its connections and cache at the end of the block."""
-    summarizer = build_summarizer(profile)
-    try:
-        yield summarizer
-    finally:
-        if (close := getattr(summarizer, "close", None)) is not None:
-            close()
 
 
 def build_generator(profile: Profile, apart: bool = False) -> Generator:

@@ -1,4 +1,4 @@
-"""Reads profiles from TOML files and overrides, checks every key, writes them, and chooses their device."""
+"""Reads profiles from TOML files and overrides, checks every key, and chooses their device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from omgm.settings import Profile
-from retriever.files import write_whole
 
 _PACKAGE = Path(__file__).resolve().parent
 CONFIGS = next(folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if folder.is_dir())
@@ -49,7 +48,7 @@ def load_profile(name_or_path: str, overrides: Sequence[str] | Mapping[str, Any]
     values |= given
     origins |= dict.fromkeys(given, origin)
     try:
-        profile = Profile.model_validate(_nested(values))
+        profile = Profile.model_validate(nested(values))
     except ValidationError as error:
         problems = []
         for problem in error.errors():
@@ -60,9 +59,7 @@ def load_profile(name_or_path: str, overrides: Sequence[str] | Mapping[str, Any]
                 told = problem["msg"].removeprefix("Value error, ")
             problems.append(f"{origins.get(key, path)}: {place}: {told}")
         raise ValueError("; ".join(problems)) from error
-    settings = (
-        [f"{key}={_toml(value)}" for key, value in given.items()] if isinstance(overrides, Mapping) else overrides
-    )
+    settings = [f"{key}={toml(value)}" for key, value in given.items()] if isinstance(overrides, Mapping) else overrides
     profile._options = shlex.join(["--profile", name_or_path, *(word for one in settings for word in ("--set", one))])
     return profile
 
@@ -104,7 +101,7 @@ def parse_overrides(overrides: Sequence[str]) -> Values:
             value: Any = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text.strip()
-        values[key] = str(Path(str(value)).expanduser().resolve()) if _is_path(key, value) else value
+        values[key] = str(Path(str(value)).expanduser().resolve()) if is_path(key, value) else value
     return values
 
 
@@ -116,7 +113,7 @@ def _given(overrides: Sequence[str] | Mapping[str, Any]) -> tuple[Values, str]:
     for key, value in overrides.items():
         _check_key(key, "settings")
         text = str(value) if isinstance(value, Path) else value
-        values[key] = str(Path(text).expanduser().resolve()) if _is_path(key, text) else text
+        values[key] = str(Path(text).expanduser().resolve()) if is_path(key, text) else text
     return values, "settings"
 
 
@@ -125,37 +122,11 @@ def is_folder(model: str) -> bool:
     return model.startswith((".", "/", "~"))
 
 
-def _is_path(key: str, value: object) -> bool:
+def is_path(key: str, value: object) -> bool:
     """Returns whether the value of a setting is a path."""
     if key not in PATHS or not isinstance(value, str) or (key == "summarizer.cache" and value in _WORDS):
         return False
     return key not in MODELS or is_folder(value)
-
-
-def write_profile(folder: Path, extends: str, values: Mapping[str, Any]) -> Path:
-    """Writes `folder/profile.toml`, which extends a profile with some settings, and returns its path.
-
-    Paths inside the folder become relative, so that the folder can be moved.
-
-    Args:
-        folder: The folder to write to.
-        extends: A name from `configs/` or a file.
-        values: Settings by their dotted names.
-    """
-    base = resolve(extends)
-    lines = [f"extends = {json.dumps(base.stem if base.parent == CONFIGS else str(base), ensure_ascii=False)}"]
-    sections = _nested({"name": folder.resolve().name, **values})
-    lines += [f"{key} = {_toml(value)}" for key, value in sections.items() if not isinstance(value, dict)]
-    for section, settings in sections.items():
-        if isinstance(settings, dict):
-            lines += ["", f"[{section}]"]
-            for key, value in settings.items():
-                if _is_path(f"{section}.{key}", value) and Path(value).resolve().is_relative_to(folder.resolve()):
-                    value = f"./{Path(value).resolve().relative_to(folder.resolve()).as_posix()}"
-                lines.append(f"{key} = {_toml(value)}")
-    path = folder / "profile.toml"
-    write_whole(path, ("\n".join(lines) + "\n").encode())
-    return path
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, object]]:
@@ -179,7 +150,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, object]
         values, origins = _read(base, (*seen, path))
     values["name"] = path.stem  # not the name of the profile it extends
     for key, value in _flat(table, path).items():
-        if _is_path(key, value):
+        if is_path(key, value):
             value = os.path.normpath(path.parent / Path(value).expanduser())
         values[key], origins[key] = value, path
     return values, origins
@@ -211,7 +182,8 @@ def _check_key(key: str, where: object) -> None:
         )
 
 
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings by sections."""
     nested: dict[str, Any] = {}
     for key, value in values.items():
         section, dot, name = key.partition(".")
@@ -222,7 +194,8 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def _toml(value: Any) -> str:
+def toml(value: Any) -> str:
+    """Returns a value as TOML writes it."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

@@ -281,11 +281,13 @@ class GeneratorSettings(_ChatModelSettings):
     Attributes:
         style: The paper's prompt: `evqa` (Table 16), `infoseek` (Table 17), or `auto`, that of the data set.
         multimodal: Whether the image is sent too; needs a multimodal model.
+        images: Most images of the section that are named by captions and, if `multimodal`, sent.
     """
 
     kind: Annotated[str, known_in("omgm.generators")] = "extractive"
     style: Literal["auto", "evqa", "infoseek"] = "auto"
     multimodal: bool = False
+    images: int = Field(default=0, ge=0)
 
 
 class AgentSettings(_Table):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -58,6 +58,9 @@ class EntityIndex(TokenIndex, Protocol):
 
     def image_path(self, row: int) -> Path | None:
         """Returns the path of the thumbnail of the entity's main image, or `None` without an image or such a row."""
+
+    def thumbnails(self, row: int) -> Mapping[str, bytes]:
+        """Returns the small copies that it stores of an entity's images, JPEG, by their URLs."""
 
 
 class QueryRetriever(Protocol):

@@ -6,7 +6,7 @@ Python returns it as it is; HTTP, MCP and the records of evaluations take its fi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -16,7 +16,9 @@ from PIL import Image
 from retriever.asking import EntityIndex
 from retriever.images import ImageInput, load_image
 from retriever.types import (
+    LABELED,
     AnswerFields,
+    ArticleImage,
     Candidate,
     Entity,
     Evidence,
@@ -79,6 +81,7 @@ class RankedSection:
         sim_t: Score of step 3; `None` if not scored.
         score: The score that sections are ranked by; `None` if not scored.
         text: The section's text.
+        images: Its images, see `Evidence.images`.
     """
 
     rank: int
@@ -88,6 +91,7 @@ class RankedSection:
     sim_t: float | None
     score: float | None
     text: str
+    images: tuple[ArticleImage, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +107,7 @@ class Retrieval(RetrievalFields):
         candidates: All candidates, best first.
         sections: The sections of the best entity, best first.
         timings_ms: Milliseconds per step, for the whole batch.
+        thumbnails: The copies (JPEG) that the index stores of the best entity's images, by the URLs of these.
     """
 
     question: str
@@ -113,6 +118,7 @@ class Retrieval(RetrievalFields):
     candidates: tuple[RankedEntity, ...] = field(repr=False)
     sections: tuple[RankedSection, ...] = field(repr=False)
     timings_ms: dict[str, float] = field(repr=False)
+    thumbnails: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, index: EntityIndex, query: Query, result: RetrievalResult) -> Self:
@@ -127,8 +133,9 @@ class Retrieval(RetrievalFields):
             entity=entity,
             evidence=best_evidence(index, result.candidates),
             candidates=tuple(_ranked(index, candidate, rank) for rank, candidate in enumerate(result.candidates, 1)),
-            sections=tuple(_scored(section, scores, rank) for rank, (section, scores) in enumerate(scored, 1)),
+            sections=tuple(_scored(entity, *one, rank) for rank, one in enumerate(scored, 1)),
             timings_ms=dict(result.timings_ms),
+            thumbnails={} if best is None else index.thumbnails(best.row),
             **values_of(RetrievalFields, result),
         )
 
@@ -150,7 +157,8 @@ class Retrieval(RetrievalFields):
             if self.entity is not None and section.score is not None and best is not None
         )
         about, more = (self.question, self.image, self.evidence), tuple(map(load_image, self.more))
-        return GenerationRequest(*about, others=others, more=more, **values_of(RetrievalFields, self))
+        shared = values_of(RetrievalFields, self)
+        return GenerationRequest(*about, others=others, more=more, thumbnails=self.thumbnails, **shared)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +179,8 @@ class Answer(Generation, Retrieval):
         evidence = None if generation.quote else generation.evidence or retrieval.evidence
         span = None if evidence is None else answer_span(generation, evidence.text)
         own = {"evidence": evidence, "span": span, "timings_ms": {**retrieval.timings_ms, "generate": generate_ms}}
-        unknown = {"entity": None, "sections": ()} if generation.quote and generation.declined else {}
+        unknown: dict[str, Any] = {"entity": None, "sections": (), "thumbnails": {}}
+        unknown = unknown if generation.quote and generation.declined else {}
         return cls(**values_of(Retrieval, retrieval) | values_of(Generation, generation) | own | unknown)
 
     @property
@@ -187,12 +196,23 @@ def _ranked(index: EntityIndex, candidate: Candidate, rank: int) -> RankedEntity
     return RankedEntity(rank, *about, candidate.photograph)
 
 
-def _scored(section: Section, scores: ScoredSection, rank: int) -> RankedSection:
-    return RankedSection(rank, section.title, section.index, scores.sim_m, scores.sim_t, scores.score, section.text)
+def _scored(entity: Entity | None, section: Section, scores: ScoredSection, rank: int) -> RankedSection:
+    sims, images = (scores.sim_m, scores.sim_t), _images(entity, section.index)
+    return RankedSection(rank, section.title, section.index, *sims, scores.score, section.text, images)
 
 
 def _evidence(entity: Entity, section: Section | RankedSection) -> Evidence:
-    return Evidence(entity.id, entity.title, section.title, section.text, section.index)
+    images = _images(entity, section.index)
+    return Evidence(entity.id, entity.title, section.title, section.text, section.index, images)
+
+
+def _images(entity: Entity | None, index: int) -> tuple[ArticleImage, ...]:
+    """Returns the images of a section, then those of no section, without labeled ones and the main image."""
+    if entity is None:
+        return ()
+    others = (one for one in entity.images if one.section is None and not one.url.startswith(LABELED))
+    own = (one for one in entity.images if one.section == index)
+    return (*own, *(one for one in others if one.url != entity.image))
 
 
 def values_of(kind: type[RetrievalFields | AnswerFields], source: object) -> dict[str, Any]:

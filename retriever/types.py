@@ -18,6 +18,7 @@ FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 NO_IMAGE = Image.new("RGB", (0, 0))
+LABELED = "labeled:"  # prefix of the URLs of labeled images (`indexes.labeled_images`)
 
 Crop = tuple[float, float, float, float]
 """A part of an image: left, top, right and bottom edge as shares of its width and height."""
@@ -214,6 +215,8 @@ class Evidence:
     text: str
     section_index: int | None = None
     """The section's position in the article as published, or `None` if unknown."""
+    images: tuple[ArticleImage, ...] = ()
+    """The section's images, then the article's that belong to none; an answer's "Picture 1" is the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +245,7 @@ class GenerationRequest(RetrievalFields):
 
     `others` are the next sections of the same article, best first; a generator may answer from one of them instead.
     The answer is to end before the first of the strings in `stop`. A model that writes it is to write at most
-    `max_tokens` tokens, or fewer if its own limit is lower.
+    `max_tokens` tokens, or fewer if its own limit is lower. `thumbnails` are copies of the article's images, by URL.
     """
 
     question: str
@@ -252,6 +255,7 @@ class GenerationRequest(RetrievalFields):
     max_tokens: int | None = None
     others: tuple[OtherSection, ...] = ()
     more: tuple[Image.Image, ...] = ()
+    thumbnails: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 Ending = Literal["complete", "cut", "refused", "filtered"]

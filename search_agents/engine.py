@@ -10,8 +10,8 @@ from typing import Protocol
 
 from PIL import Image
 
+from chat_models.deadlines import within
 from chat_models.errors import ChatError
-from chat_models.retries import within
 from retriever.trail_views import Watch
 from search_agents.budget import Budget, OutOfBudget, Spending
 from search_agents.cache import ResultCache

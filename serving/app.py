@@ -224,7 +224,7 @@ def _add_state_routes(app: FastAPI, service: Service, runs: ModeRuns) -> None:
 def _add_entity_images(app: FastAPI, service: Service) -> None:
     @app.get("/entities/{version}/image", response_class=Response, responses=IMAGE_RESPONSES)
     async def entity_image(version: str, id: str = "") -> Response:
-        """Returns an entity's main image at the address that responses have, until it is removed or replaced."""
+        """Returns an image of an entity at the address that responses have, until it is removed or replaced."""
         missing = ApiError(404, "not_found", "there is no image at this address, or not any more", param="id")
         return await image_file(await anyio.to_thread.run_sync(service.view.image, id, version), missing)
 
@@ -240,12 +240,14 @@ def _with_head(app: ASGIApp) -> ASGIApp:
     return answer
 
 
-async def image_file(path: Path | None, missing: ApiError) -> Response:
-    """Returns an image file as a response.
+async def image_file(path: Path | bytes | None, missing: ApiError) -> Response:
+    """Returns an image file, or a JPEG, as a response.
 
     Raises:
         ApiError: `missing`, if there is no file, or not any more.
     """
+    if isinstance(path, bytes):
+        return Response(path, media_type="image/jpeg", headers=_IMAGE_HEADERS)
     if path is None:
         raise missing
     try:

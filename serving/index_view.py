@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from retriever.asking import EntityIndex
 from retriever.filters import SCOPE, fits
 from retriever.results import Retrieval
-from serving.schemas import ArticleOut, CandidateOut, EntityOut, EvidenceOut, IndexOut, RetrieveOut
+from serving.schemas import ArticleOut, CandidateOut, EntityOut, EvidenceOut, ImageOut, IndexOut, RetrieveOut
 
 _ADDRESS = re.compile(r"/entities/[^/?#]+/image(?:\?id=([^&#]*))?")
 
@@ -57,11 +57,11 @@ class IndexView:
         entity = self._index.entity(row)
         return EntityOut.of(entity, image=_address(entity.id, self._index.image_path(row)))
 
-    def image(self, entity_id: str, version: str) -> Path | None:
-        """Returns the thumbnail of an entity; `None` if the entity was removed or has another image now."""
+    def image(self, entity_id: str, version: str) -> Path | bytes | None:
+        """Returns the copy of an image of an entity; `None` if the entity was removed or has other images now."""
         row = self.row_of(entity_id)
-        path = None if row is None else self._index.image_path(row)
-        return path if path is not None and _version_of(path) == version else None
+        stored = () if row is None else (self._index.image_path(row), *self._index.thumbnails(row).values())
+        return next((one for one in stored if one is not None and _version_of(one) == version), None)
 
     def retrieved(self, found: Retrieval, most: int, **more: Any) -> RetrieveOut:
         """Returns the response to a retrieval with the best sections, at most `most`; `more` are its other fields."""
@@ -70,8 +70,19 @@ class IndexView:
             found,
             entity=entity,
             evidence=[
-                EvidenceOut.of(one, entity=entity, section=one.title, section_index=one.index, scores=one)
+                EvidenceOut.of(
+                    one,
+                    entity=entity,
+                    section=one.title,
+                    section_index=one.index,
+                    scores=one,
+                    images=[
+                        ImageOut.of(image, image=_address(entity.id, found.thumbnails.get(image.url)))
+                        for image in one.images
+                    ],
+                )
                 for one in found.sections[:most]
+                if entity is not None
             ],
             candidates=[
                 CandidateOut.of(one, entity_id=one.entity, image=_address(one.entity, one.image))
@@ -88,14 +99,16 @@ def entity_at(address: str) -> str | None:
     return unquote(match[1] or "") if match else None
 
 
-def _address(entity_id: str, path: Path | None) -> str | None:
+def _address(entity_id: str, image: Path | bytes | None) -> str | None:
     """Returns the path of an image on this service, by its entity and content: rows are another entity's later."""
-    version = None if path is None else _version_of(path)
+    version = None if image is None else _version_of(image)
     return None if version is None else f"/entities/{version}/image?id={quote(entity_id, safe='')}"
 
 
-def _version_of(path: Path) -> str | None:
+def _version_of(path: Path | bytes) -> str | None:
     """Returns a digest of an image; `None` if the file is not there any more."""
+    if isinstance(path, bytes):
+        return hashlib.sha256(path).hexdigest()[:16]
     try:
         status = path.stat()
         return _digest_of(path, status.st_mtime_ns, status.st_size, status.st_ino)

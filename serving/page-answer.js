@@ -113,14 +113,23 @@ export function showEvidence(turn, { evidence = [], photographs = [], passages =
   }
 }
 
-/** Returns a text with a heading; its span is marked. */
-export function passage(heading, { text, span = null }) {
+/** Returns a text with a heading, its span marked, and its images below. */
+export function passage(heading, { text, span = null, images = [] }) {
   const characters = [...text]; // the span counts Unicode characters, a string counts UTF-16 units
   const cut = (from, to) => characters.slice(from, to).join("");
   const body = make("div", "text", [], { dir: "auto", tabIndex: 0, role: "group", ariaLabel: heading });
   if (span) body.append(cut(0, span[0]), make("mark", "", cut(...span), { dir: "" }), cut(span[1]));
   else body.append(text);
-  return make("article", "passage", [make("h3", "", heading), body]);
+  const figures = images.map((image, i) => figure(image, `Picture ${i + 1}`));
+  const shown = figures.length ? [make("div", "figures", figures, { tabIndex: 0, role: "group", ariaLabel: "Pictures" })] : [];
+  return make("article", "passage", [make("h3", "", heading), body, ...shown]);
+}
+
+/** Returns a numbered image with its caption; of one that the service does not have, where it is. */
+function figure({ url, caption, image }, number) {
+  const title = caption || (image ? "" : url.split("/").pop());
+  const about = make("figcaption", "", [title ? `${number}: ${title}` : number, ...(image ? [] : [" ", link(url)])]);
+  return make("figure", "", [...(image ? [serviceImage(image, { alt: title || number, loading: "lazy" })] : []), about]);
 }
 
 // Why

@@ -8,20 +8,10 @@ from importlib import resources
 from fastapi import FastAPI
 from starlette.responses import Response
 
+_SCRIPTS = ("answer", "history", "image", "service", "trail")
 PAGES = {  # path on the service -> package, file
     "/": ("serving", "page.html"),
-    **{
-        f"/{name}": ("serving", name)
-        for name in (
-            "page.css",
-            "page.js",
-            "page-answer.js",
-            "page-history.js",
-            "page-image.js",
-            "page-service.js",
-            "page-trail.js",
-        )
-    },
+    **{f"/{name}": ("serving", name) for name in ("page.css", "page.js", *(f"page-{part}.js" for part in _SCRIPTS))},
     "/docs": ("serving", "docs.html"),
     "/docs.js": ("serving", "docs.js"),
     "/swagger-ui-bundle.js": ("fastapi_swagger.resources", "swagger-ui-bundle.js"),

@@ -107,6 +107,16 @@ class SectionScores(View):
     """The score that sections are ranked by."""
 
 
+class ImageOut(View):
+    """An image of a section, or of no section of its article; an answer's "Picture 1" is the first."""
+
+    url: str
+    """Its address or path as its source names it."""
+    caption: str
+    image: str | None
+    """Path of a small copy on this service, null if the index has none."""
+
+
 class EvidenceOut(View):
     """A section of the best entity."""
 
@@ -120,6 +130,7 @@ class EvidenceOut(View):
     """Start and end of the answer in `text`, in Unicode characters, if it occurs there word for word, or of
     what a "Yes" or a "No" rests on."""
     scores: SectionScores
+    images: tuple[ImageOut, ...] = ()
 
 
 class CandidateOut(View):

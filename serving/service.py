@@ -12,8 +12,8 @@ import anyio
 import anyio.to_thread
 from PIL import Image
 
+from chat_models.deadlines import within
 from chat_models.errors import ChatError
-from chat_models.retries import within
 from generators.stop import stopped, until_stop
 from retriever.asking import Generator, QueryRetriever
 from retriever.filters import check, scoped

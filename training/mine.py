@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -18,11 +19,12 @@ from indexes.json_streams import read_members
 from indexes.progress import progress_bar
 from retriever.asking import EntityIndex
 from retriever.borders import RULE, load_query_image
+from retriever.files import replacing
 from retriever.identity import Items, agree, files_as_items
 from retriever.images import ImageError
 from retriever.protocols import DualEncoder
 from training.copies import text_hash
-from training.negatives import ImageNegatives, Journal, NegativeEntry, write_negatives
+from training.negatives import ImageNegatives, Journal, NegativeEntry
 from training.questions import TrainingQuestion
 
 logger = logging.getLogger(__name__)
@@ -128,7 +130,7 @@ def mine_negatives(
             left_out = len(gold) - len(mined)
             logger.warning("%d of %d images are missing or unreadable and were left out", left_out, len(gold))
         if mined:
-            write_negatives(out, journal.rows(mined))
+            _write_negatives(out, journal.rows(mined))
             copied = sum("copies" in negatives for _, negatives in journal.rows(mined))
             if copied:
                 what = "found copies of the article that they are about, which are no negatives"
@@ -239,3 +241,14 @@ class _Positives:
                 logger.warning("%s", error)
         vectors = self.encoder.encode_images(list(loaded.values())) if loaded else torch.empty(0)
         return list(loaded), vectors
+
+
+def _write_negatives(path: Path, rows: Iterable[tuple[str, ImageNegatives]]) -> None:
+    """Writes the negatives of each image, holding those of one image in memory at a time."""
+    with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
+        separator = "{\n"
+        for image_id, row in rows:
+            member = json.dumps({image_id: row}, ensure_ascii=False, indent=0)
+            file.write(separator + member.removeprefix("{\n").removesuffix("\n}"))
+            separator = ",\n"
+        file.write("\n}\n")

@@ -23,7 +23,7 @@ from typing import Any, NotRequired, Self, TypedDict
 
 from indexes.json_streams import read_members
 from indexes.ranked_lists import Order, RankedList, check_order, in_order
-from retriever.files import naming, replacing
+from retriever.files import naming
 
 
 class NegativeEntry(TypedDict):
@@ -106,17 +106,6 @@ def _mined(path: Path, image_id: str, row: Any, order: Order | None, flag: str) 
     return MinedNegatives(
         tuple(found), array("f", found.values()), None if positive is None else str(positive), positives
     )
-
-
-def write_negatives(path: Path, rows: Iterable[tuple[str, ImageNegatives]]) -> None:
-    """Writes the negatives of each image, holding those of one image in memory at a time."""
-    with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
-        separator = "{\n"
-        for image_id, row in rows:
-            member = json.dumps({image_id: row}, ensure_ascii=False, indent=0)
-            file.write(separator + member.removeprefix("{\n").removesuffix("\n}"))
-            separator = ",\n"
-        file.write("\n}\n")
 
 
 class Journal:

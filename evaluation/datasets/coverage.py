@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from indexes.ids import WantedIds
-from retriever.types import Entity
 from retriever.wording import counted
 
 Sections = Mapping[str, frozenset[int]]
@@ -23,16 +21,6 @@ class QuestionGroup(NamedTuple):
     image: str
     entities: tuple[str, ...]
     section: int | None
-
-
-def sections_in(entities: Iterable[Entity], wanted: set[str]) -> dict[str, frozenset[int]]:
-    """Returns the section numbers of the wanted entities, by their ids as questions spell them."""
-    ids = WantedIds(wanted)
-    found: list[frozenset[int]] = []
-    for entity in entities:
-        if ids.add(entity, len(found)):
-            found.append(frozenset(section.index for section in entity.sections))
-    return {wanted_id: found[row] for wanted_id, row in ids.rows().items()}
 
 
 def unknown_entities(wanted: Collection[str], example: str = "") -> str:

@@ -10,10 +10,10 @@ from typing import Any
 from evaluation.commit import commit
 from evaluation.datasets.dataset import dataset_named
 from evaluation.metrics import mean, percent, percentile
-from evaluation.protocol import lines_of, protocol_of
+from evaluation.protocol import protocol_of
 from evaluation.search.scores import can_score_requeries, final_score, requery_score
 from evaluation.search.verdicts import agreement, string_match
-from evaluation.summary import counts_line, with_image
+from evaluation.summary import counts_line, lines_of, with_image
 from retriever.wording import counted
 
 Record = dict[str, Any]

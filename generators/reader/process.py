@@ -21,7 +21,7 @@ from typing import Any, Self
 from generators.reader.reader import ExtractiveReader
 from generators.reader.titles import asked_for, pointing
 from generators.things import about_each
-from retriever.types import Evidence, Generation, GenerationRequest, OtherSection
+from retriever.types import ArticleImage, Evidence, Generation, GenerationRequest, OtherSection
 
 LONGEST_REPLY = 2**26
 """Maximum size of a reply in bytes. A reply may have a section, and words may have any length."""
@@ -126,8 +126,12 @@ async def _start() -> Process:
 
 def _generation(fields: dict[str, Any]) -> Generation:
     span, evidence = fields["span"], fields["evidence"]
-    found = {"span": span and tuple(span), "evidence": evidence and Evidence(**evidence), "passages": ()}
+    found = {"span": span and tuple(span), "evidence": evidence and _evidence(evidence), "passages": ()}
     return Generation(**fields | found)
+
+
+def _evidence(fields: dict[str, Any]) -> Evidence:
+    return Evidence(**fields | {"images": tuple(ArticleImage(**image) for image in fields["images"])})
 
 
 def main() -> None:
@@ -157,8 +161,8 @@ def _waiting_lines() -> Iterator[list[bytes]]:
 
 
 def _request(asked: dict[str, Any]) -> GenerationRequest:
-    evidence = asked["evidence"] and Evidence(**asked["evidence"])
-    others = tuple(OtherSection(Evidence(**other["evidence"]), other["behind"]) for other in asked["others"])
+    evidence = asked["evidence"] and _evidence(asked["evidence"])
+    others = tuple(OtherSection(_evidence(other["evidence"]), other["behind"]) for other in asked["others"])
     return GenerationRequest(asked["question"], None, evidence, others=others)
 
 

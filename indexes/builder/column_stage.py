@@ -7,12 +7,10 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from PIL import Image
-
 from indexes.article_images import ImageUse
 from indexes.builder.image_stage import read_images
 from indexes.builder.stages import BuildRun
-from indexes.image_source import ImageSource
+from indexes.image_source import ImageSource, main_candidates
 from indexes.lines import Articles
 from indexes.store.columns import MAIN, Column, ColumnFiles, ColumnModel, Encoded, Stored, picture_part
 from indexes.store.layout import THUMBNAILS
@@ -57,17 +55,18 @@ class EncodeColumn:
         """Returns an article, with what the column is of: its thumbnail or its searched images."""
         entity, path = self._articles[row], self._images / f"{row}.jpg"
         if self._column.of == "pictures" and self._source is not None:
-            return Stored(entity, pictures=self._pictures(entity, self._source))
+            return self._pictures(entity, self._source)
         return Stored(entity, path.read_bytes() if self._column.of == "images" and path.is_file() else b"")
 
-    def _pictures(self, entity: Entity, source: ImageSource) -> dict[int, Image.Image]:
-        """Returns the searched images of an entity by their parts, the main one first."""
-        read = read_images(entity, source, self._use, source.load)
-        if not read.main.readable:
-            return {}
+    def _pictures(self, entity: Entity, source: ImageSource) -> Stored:
+        """Returns an article with its searched images by their parts, the main one first."""
+        several = len([*main_candidates(entity)]) >= self._column.least
+        if not several or not (read := read_images(entity, source, self._use, source.load)).main.readable:
+            return Stored(entity)
         names = {name: picture_part(image.url) for image in reversed(entity.images) if (name := source.find(image.url))}
-        names[str(read.main.path)] = MAIN
-        return {names[name]: read.images[name] for name in (read.main.path, *read.further.keys) if name in names}
+        main, names[str(read.main.path)] = names.get(str(read.main.path), MAIN), MAIN
+        shown = (name for name in (str(read.main.path), *read.further.keys) if name in names)
+        return Stored(entity, pictures={names[name]: read.images[name] for name in shown}, main=main)
 
     def encode(self, items: Sequence[Stored]) -> list[Encoded]:
         """Computes the rows of a batch."""

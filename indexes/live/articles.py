@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from indexes.article_images import LABELED, MAIN_ONLY, ImageUse, MainImage, choose_further
+from indexes.article_images import MAIN_ONLY, ImageUse, MainImage, choose_further
 from indexes.ids import unicode_forms
 from indexes.image_source import ImageSource, find_main, main_candidates, why_missing
 from indexes.live.index import LiveIndex
 from retriever.images import ImageError
-from retriever.types import ArticleImage, Entity
+from retriever.types import LABELED, ArticleImage, Entity
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexes.article_images import (
-    LABELED,
     FurtherImages,
     ImageUse,
     MainImage,
@@ -29,13 +28,13 @@ from indexes.knowledge.sections import title_rule, without_lists
 from indexes.live.articles import Article, called_as_indexed, own_row, unlabeled
 from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex
-from indexes.live.pictures import new_pictures, with_staying
+from indexes.live.pictures import main_part, new_pictures, with_staying
 from indexes.store.columns import ColumnModel, Encoded, Stored, columns_of
 from indexes.store.manifest import keys_are_images
 from retriever.borders import trim
 from retriever.filters import SCOPE
 from retriever.protocols import DualEncoder, FusionEncoder, Summarizer
-from retriever.types import Entity, FloatArray
+from retriever.types import LABELED, Entity, FloatArray
 
 
 class Editor:
@@ -216,7 +215,7 @@ class Editor:
     def _columns(self, articles: Sequence[Article], items: Sequence[EntityImages]) -> list[dict[str, Encoded]]:
         """Returns the rows of each entity in each column of the index."""
         every, pairs = columns_of(self.index.manifest), list(zip(articles, items, strict=True))
-        stored = [Stored(one.entity, item.small or b"", new_pictures(one, item)) for one, item in pairs]
+        stored = [Stored(one.entity, item.small or b"", new_pictures(one, item), main_part(one)) for one, item in pairs]
         encoded = {column.name: column.encode(self.columns[column.name], stored) for column in every}
         for column in every:
             if column.of == "pictures":

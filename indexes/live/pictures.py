@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
-from indexes.article_images import LABELED
 from indexes.builder.image_stage import EntityImages
 from indexes.live.articles import Article, own_row
 from indexes.live.index import LiveIndex
 from indexes.store.columns import MAIN, Column, Encoded, picture_part
+from retriever.types import LABELED
 
 
 def new_pictures(article: Article, images: EntityImages) -> dict[int, Image.Image]:
@@ -20,6 +20,13 @@ def new_pictures(article: Article, images: EntityImages) -> dict[int, Image.Imag
         if name in images.further.keys and images.images[name] not in pictures.values():
             pictures[picture_part(image.url)] = images.images[name]
     return pictures
+
+
+def main_part(article: Article) -> int:
+    """Returns the part that an article's main image has by its URL, see `Stored.main`."""
+    urls = (image.url for image in article.entity.images)
+    named = (url for url in urls if article.image is not None and article.names.get(url, url) == article.main.path)
+    return next(map(picture_part, named), MAIN)
 
 
 def with_staying(encoded: Encoded, column: Column, article: Article, index: LiveIndex) -> Encoded:

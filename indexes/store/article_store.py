@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from indexes.article_images import LABELED
 from indexes.ids import hash_id, other_ids, spellings
 from indexes.image_source import ImageSource, main_candidates
 from indexes.lines import Articles, Lines
 from indexes.store.layout import REBUILD, THUMBNAILS
 from retriever.images import load_image
-from retriever.types import Entity, IntArray
+from retriever.types import LABELED, Entity, IntArray
 
 T = TypeVar("T")
 _CACHED_ENTITIES = 4096

@@ -27,6 +27,8 @@ from retriever.files import write_whole
 from retriever.types import Entity, IntArray
 
 GROUP = "omgm.columns"
+MAIN = 0
+"""The part of an entity that is its main image, in a column of pictures."""
 SPREAD = 1 << 24
 """Parts reserved per entity: rows of part p of the entity at row r have the key `r * SPREAD + p`."""
 
@@ -54,15 +56,13 @@ class Stored(NamedTuple):
         entity: The article.
         thumbnail: JPEG of its main image, for columns of images; empty without one.
         pictures: Its searched images by their parts (`picture_part`), for columns of pictures.
+        main: The part that the main image has by its URL; `MAIN` if no image of the article has its URL.
     """
 
     entity: Entity
     thumbnail: bytes = b""
     pictures: Mapping[int, Image.Image] = {}
-
-
-MAIN = 0
-"""The part of an entity that is its main image, in a column of pictures."""
+    main: int = MAIN
 
 
 def picture_part(url: str) -> int:
@@ -98,6 +98,7 @@ class Column:
         search: Makes what compares queries with the column of an index: a `retriever.label_reading.LabelReading`
             or a `retriever.protocols.Verify`; called with the column's model.
         report: Returns the column's part of a build's report.
+        least: Fewest images of an article, readable or not, for which its pictures are read.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Column:
     finish: Callable[[Path, Sequence[Entity]], None] | None = None
     search: Callable[[Any, Any], Any] | None = None
     report: Callable[[Path], dict[str, Any]] | None = None
+    least: int = 1
 
     def nothing(self, width: int = 0) -> Encoded:
         """Returns the rows of an entity that has none."""
@@ -123,7 +125,7 @@ def columns() -> Mapping[str, Column]:
         ValueError: An entry point does not name a `Column`.
     """
     own = "store.section_vectors:SECTION_VECTORS image_text:IMAGE_TEXT keypoints:KEYPOINTS section_words:SECTION_WORDS"
-    every = [f"indexes.{name}" for name in (*own.split(), "fields:FIELDS")]
+    every = [f"indexes.{name}" for name in (*own.split(), "fields:FIELDS", "thumbnails:THUMBNAILS")]
     return {column.name: column for column in declared(GROUP, Column, every)}
 
 

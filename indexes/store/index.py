@@ -158,6 +158,12 @@ class Index(ArticleStore):
         assert search is not None
         return search(self, None)
 
+    def thumbnails(self, row: int) -> Mapping[str, bytes]:
+        """Returns the small copies that it stores of an entity's images, JPEG, by their URLs; raises as `entity`."""
+        search: Any = columns()["thumbnails"].search
+        copies: Mapping[str, bytes] = search(self, None)(row)
+        return copies
+
     def search(self, vectors: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
         """Returns scores float32 and rows int64 of entities that fit a filter, both [B, k], best first.
 

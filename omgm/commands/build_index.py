@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
     from indexes.builder.report import counts_of, encoder_warning, ledger_of, problem_lines, read_report
     from indexes.image_copies import KnownImages
     from indexes.store.manifest import IMAGE_PROBLEMS, REPORT, keys_are_images
-    from omgm import indexing, parts
+    from omgm import indexing
     from training.config import TrainingConfig
     from training.questions import is_held_out
 
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> None:
         else:
             print("\n".join(_estimate_lines(estimate)))
         return
-    with parts.opened_summarizer(profile) as summarizer:
+    with indexing.opened_summarizer(profile) as summarizer:
         index = indexing.build(profile, replace(order, summarizer=summarizer))
     note_images(args.out, KnownImages.of({image.image_id: image.path for image in labeled}))
     report = read_report(index.folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from evaluation.datasets.coverage import Sections
     from evaluation.datasets.question import Question
     from indexes.store.index import Index
+    from retriever.types import Entity
 
 _LISTED = 20
 _MOST = 50_000
@@ -115,11 +116,9 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
 
 def _known_sections(args: argparse.Namespace, index: Index | None, wanted: set[str]) -> tuple[Sections | None, str]:
     """Returns the wanted entities' sections in the index or knowledge base (`None` without either) and one id."""
-    from evaluation.datasets.coverage import sections_in
-
     if index is not None:
         rows = (index.row_of(entity) for entity in sorted(wanted))
-        known = sections_in((index.entity(row) for row in rows if row is not None), wanted)
+        known = _sections_in((index.entity(row) for row in rows if row is not None), wanted)
         return known, index.entity(0).id if len(index) else ""
     if args.kb is not None:
         from indexes.knowledge.bad_entries import SkippedEntries
@@ -132,6 +131,18 @@ def _known_sections(args: argparse.Namespace, index: Index | None, wanted: set[s
         entities = read_knowledge_base(kb, reading["kb_format"], names=reading["names"], skipped=skipped)
         first = next(entities, None)
         read = entities if first is None else chain([first], entities)
-        known = sections_in(progress_bar(read, desc="knowledge base", unit="entity"), wanted)
+        known = _sections_in(progress_bar(read, desc="knowledge base", unit="entity"), wanted)
         return known, "" if first is None else first.id
     return None, ""
+
+
+def _sections_in(entities: Iterable[Entity], wanted: set[str]) -> dict[str, frozenset[int]]:
+    """Returns the section numbers of the wanted entities, by their ids as questions spell them."""
+    from indexes.ids import WantedIds
+
+    ids = WantedIds(wanted)
+    found: list[frozenset[int]] = []
+    for entity in entities:
+        if ids.add(entity, len(found)):
+            found.append(frozenset(section.index for section in entity.sections))
+    return {wanted_id: found[row] for wanted_id, row in ids.rows().items()}

@@ -73,7 +73,8 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.sweep import as_text, sweep
     from omgm.identity import used
     from omgm.opening import open_retriever
-    from omgm.profile import parse_overrides, write_profile
+    from omgm.profile import parse_overrides
+    from omgm.written_profile import write_profile
 
     retriever = open_retriever(profile, args.index)
     for selected in questions.values():
@@ -147,7 +148,8 @@ def _calibrate(args: argparse.Namespace) -> None:
     from omgm.kinds.steps import all_signs
     from omgm.opening import open_retriever, recognition_key
     from omgm.parts import build_encoder, build_fusion
-    from omgm.profile import parse_overrides, write_profile
+    from omgm.profile import parse_overrides
+    from omgm.written_profile import write_profile
     from retriever.image_cache import ImageCache
     from retriever.recognition import APART, Signs
     from retriever.step2_rerank import FusionRerank

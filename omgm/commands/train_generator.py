@@ -240,7 +240,8 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
 
 def _write_profile(args: argparse.Namespace, profile: Profile, style: Style, tokenizer: str) -> Path:
     from evaluation.image_overlap import note_images, read_images
-    from omgm.profile import parse_overrides, write_profile
+    from omgm.profile import parse_overrides
+    from omgm.written_profile import write_profile
 
     served = {
         "generator.kind": "openai",

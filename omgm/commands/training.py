@@ -104,7 +104,8 @@ def write_trained(
     """
     from evaluation.image_overlap import note_images
     from indexes.image_copies import KnownImages
-    from omgm.profile import parse_overrides, write_profile
+    from omgm.profile import parse_overrides
+    from omgm.written_profile import write_profile
 
     note_images(args.out, KnownImages.of(images), profile_folder(args))
     return write_profile(

@@ -43,6 +43,7 @@ def generator(profile: Profile, apart: bool) -> ChatGenerator:
         settings.max_tokens,
         settings.max_context_tokens,
         _cut(profile, "generator"),
+        settings.images,
     )
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from chat_models.chat import ChatClient
+from chat_models.deadlines import within
 from chat_models.errors import ChatError, is_too_long
 from chat_models.messages import Message
 from chat_models.replies import ChatReply
-from chat_models.retries import within
 from generators.chat import ChatGenerator
 from retriever.types import Evidence, GenerationRequest
 from tests.fakes.raw_server import Answer, RawServer, events, piece, response

@@ -11,7 +11,7 @@ import pytest
 from evaluation.metrics import CUTOFFS, rank_of, recall_at_k
 from evaluation.records import GoldRecord, QueryRecord, SectionRecord, from_json, read_records, to_json
 from evaluation.trec import reading_order, write_trec
-from retriever.types import Evidence
+from retriever.types import ArticleImage, Evidence
 from tests.fakes.records import candidate, record, write_records
 
 LINE = """{"id": "q0", "question": "How long?", "image_id": "red", "question_type": "templated", "split": "val",
@@ -20,7 +20,8 @@ LINE = """{"id": "q0", "question": "How long?", "image_id": "red", "question_typ
 "candidates": [{"entity": "r", "title": "Red", "sim_c": 1.0, "sim_m": 0.5, "score": 0.9, "lead": 0,
 "sections": [[2, 0.5, 0.25, 0.3], [0, 0.1, null, null]], "sim_w": 0.75}],
 "rankings": {"step1": [["r", 1.0]]}, "ranks": {"step1": 1},
-"evidence": {"entity_id": "r", "entity_title": "Red", "section_title": "Wave", "text": "7 nm", "section_index": 2},
+"evidence": {"entity_id": "r", "entity_title": "Red", "section_title": "Wave", "text": "7 nm", "section_index": 2,
+"images": [{"url": "w.jpg", "section": 2, "caption": "A wave"}]},
 "section_correct": true, "section_ranks": {"pseudo": 1, "section": 1}, "answer": "7", "confidence": 0.5, "span": [0, 1],
 "unanswered": false, "thoughts": "A wave.",
 "answer_scores": {"evqa_exact_match": 1.0}, "answer_correct": true, "timings_ms": {"step1": 2.5},
@@ -37,7 +38,7 @@ LINE = """{"id": "q0", "question": "How long?", "image_id": "red", "question_typ
 def test_a_line_and_its_record() -> None:
     read = from_json(json.loads(LINE))
     assert read.candidates[0].sections == [SectionRecord(2, 0.5, 0.25, 0.3), SectionRecord(0, 0.1)]
-    assert read.evidence == Evidence("r", "Red", "Wave", "7 nm", 2)
+    assert read.evidence == Evidence("r", "Red", "Wave", "7 nm", 2, (ArticleImage("w.jpg", 2, "A wave"),))
     assert (read.gold.section, read.span, read.rankings) == (2, (0, 1), {"step1": [("r", 1.0)]})
     assert json.dumps(to_json(read)) == json.dumps(json.loads(LINE))  # also the order of the fields
 
@@ -62,6 +63,7 @@ def test_lines_of_other_versions_are_read() -> None:
         "quote",
     ):  # later versions write them
         del line[name]
+    del line["evidence"]["images"]
     read = from_json(line | {"added_later": 1})
     assert (read.section_ranks, read.answer_scores, read.answer_correct) == ({}, {}, True)
 

@@ -95,6 +95,10 @@ class FakeIndex:
         image = LANDS[row].image if 0 <= row < len(LANDS) else None
         return self._images / image if self._images and image else None
 
+    def thumbnails(self, row: int) -> dict[str, bytes]:
+        path = self.image_path(row)
+        return {} if path is None or not path.is_file() else {path.name: path.read_bytes()}
+
     def section_rows(self, row: int) -> range:
         return range(4 * row, 4 * row + 4) if LANDS[row].image else range(0)
 

@@ -245,7 +245,7 @@ def test_rows_are_plain_values(omgm: OMGM, images: Path) -> None:
     assert list(asdict(found.candidates[0])) == [
         *("rank", "entity", "title", "sim_c", "sim_m", "fused", "image", "url", "row", "photograph")
     ]
-    assert list(asdict(found.sections[0])) == ["rank", "title", "index", "sim_m", "sim_t", "score", "text"]
+    assert list(asdict(found.sections[0])) == ["rank", "title", "index", "sim_m", "sim_t", "score", "text", "images"]
 
 
 def test_a_build_names_what_is_wrong(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from omgm.profile import CONFIGS, load_profile, resolve, write_profile
+from omgm.profile import CONFIGS, load_profile, resolve
+from omgm.written_profile import write_profile
 
 BASE = """
 [encoder]

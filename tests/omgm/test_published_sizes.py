@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from omgm.doctor import PUBLISHED
-from omgm.downloads.hub import base_models, models_of
+from omgm.downloads.hub import base_models
+from omgm.downloads.weights import models_of
 from omgm.profile import load_profile
 from retriever.models.padding import prepare_transformers
 from tests.fakes.published_models import published_dinov2

@@ -207,7 +207,7 @@ def test_what_is_upside_down_is_read_if_it_is_asked_for(index: Index) -> None:
 
 
 def test_an_index_without_the_column_is_searched_as_before(index: Index, tmp_path: Path) -> None:
-    assert [*columns()] == ["sections", "image_text", "keypoints", "section_words", "fields"]
+    assert [*columns()] == ["sections", "image_text", "keypoints", "section_words", "fields", "thumbnails"]
     kb = index.folder.parent / "kb.jsonl"
     models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     old = build_index(kb, kb.parent / "images", tmp_path / "old", **models, candidates="image")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ from starlette.types import Receive, Scope, Send
 from chat_models.chat import ChatClient
 from chat_models.replies import ChatReply
 from generators.chat import ChatGenerator
+from retriever.types import ArticleImage
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.browser import Browser, by_id, screenshot, wait
+from tests.fakes import world as lands
 from tests.fakes.asking import WHEN
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import data_uri, image_bytes
@@ -329,6 +332,27 @@ def test_what_the_photo_says_is_marked_in_it(chromium: Browser, tmp_path: Path, 
         assert boxes[0].rect["width"] == pytest.approx(width / 2, abs=1)
         assert not part(turn, "entity").is_displayed() and not part(turn, "evidence").is_displayed()
         screenshot(chromium, "quote")
+
+
+def test_images_of_the_section(chromium: Browser, tmp_path: Path, flag: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored, lost = ("red.png", 3, "The treaty"), ("https://kb.example/a/lost.jpg", 3, "")
+    shown = stored, lost, ("pics/old%.png", 3, ""), *[("red.png", 3, "")] * 6
+    red = replace(lands.LANDS[0], images=tuple(ArticleImage(*image) for image in shown))
+    monkeypatch.setattr(lands, "LANDS", (red, *lands.LANDS[1:]))
+    with served(tmp_path) as world:
+        chromium.get(world.url)
+        turn = ask(chromium, flag, WHEN)
+        best = part(turn, "evidence").find_element("class name", "passage")
+        first, second, third, *more = best.find_elements("tag name", "figure")
+        image = first.find_element("tag name", "img")
+        wait(chromium, lambda: image.get_property("naturalWidth") == 400)
+        assert first.text == image.get_attribute("alt").join(["Picture 1: ", ""]) == "Picture 1: The treaty"
+        assert second.text == "Picture 2: lost.jpg kb.example/a/lost.jpg" and third.text == "Picture 3: old%.png"
+        assert second.find_element("tag name", "a").get_attribute("href") == "https://kb.example/a/lost.jpg"
+        assert [figure.text for figure in more] == [f"Picture {number}" for number in range(4, 10)]
+        assert chromium.execute_script("return document.body.scrollWidth <= document.body.clientWidth")
+        assert violations(chromium) == []
+        screenshot(chromium, "section-images")
 
 
 def test_a_photo_that_the_browser_cannot_show(page: Browser, tmp_path: Path) -> None:

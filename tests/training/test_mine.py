@@ -47,6 +47,9 @@ class Lands:
     def image_path(self, row: int) -> Path | None:
         return None
 
+    def thumbnails(self, row: int) -> dict[str, bytes]:
+        return {}
+
     def section_rows(self, row: int) -> range:
         return range(0)
 

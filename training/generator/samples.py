@@ -18,7 +18,7 @@ from retriever.files import write_lines
 from retriever.identity import Items, agree, files_as_items
 from retriever.images import load_image
 from retriever.results import best_evidence
-from retriever.types import Evidence, Query
+from retriever.types import ArticleImage, Evidence, Query
 from training.questions import AskedQuestion
 
 logger = logging.getLogger(__name__)
@@ -148,7 +148,8 @@ def read_samples(path: Path) -> list[GeneratorSample]:
         for number, line in enumerate(file, 1):
             try:
                 row = json.loads(line)
-                samples.append(GeneratorSample(**row | {"evidence": Evidence(**row["evidence"])}))
+                images = tuple(ArticleImage(**image) for image in row["evidence"].pop("images", ()))
+                samples.append(GeneratorSample(**row | {"evidence": Evidence(**row["evidence"], images=images)}))
             except (ValueError, TypeError, LookupError) as error:
                 raise ValueError(f"{path}:{number}: not a sample ({error}); delete the file to recreate it") from error
     return samples

@@ -43,6 +43,7 @@ from indexes.parts.split import split_index
 from indexes.store.index import Index
 from omgm.kinds.front import PartedRetriever
 from omgm.part_server import part_app
+from retriever.protocols import Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.types import Entity, Query
@@ -135,7 +136,7 @@ class Front:
         encoder, fusion = StandInEncoder(), StandInFusion()
         remote = Parts([f"http://127.0.0.1:{part.port}" for part in parts])
         self.index = WholeIndex(remote, front_folder(remote))
-        steps = [EntitySearch(encoder, self.index, 4 * NAMES), FusionRerank(fusion, self.index, 0.5)]
+        steps: list[Step] = [EntitySearch(encoder, self.index, 4 * NAMES), FusionRerank(fusion, self.index, 0.5)]
         self.retriever = PartedRetriever(steps, self.index, pin=self.index.pinned)
         self.editor = Editor(ChangingParts(self.index), ExtractiveSummarizer, encoder, fusion)
 
