@@ -91,7 +91,7 @@ class ClipEncoder(Published):
         self.folder = folder
         self.key_pixels = [replace(pixels, size=size) for size in key_sizes]
         self.cache: ImageCache | None = None
-        self.photos: PhotoTower | ImageTower | None = None
+        self.photos: Any = None  # a PhotoTower or an ImageTower
         self._image_vectors: Forward = lambda pixels: _unit(self.model.get_image_features(pixels))
 
     @classmethod
