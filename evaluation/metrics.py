@@ -189,12 +189,6 @@ def is_unseen_question(outcome: Outcome) -> bool:
     return outcome.groups.get("split", "").endswith("unseen_question")
 
 
-def recall_curve(outcomes: Sequence[Outcome], step: str, k: int) -> list[float]:
-    """Returns Recall@1 to Recall@`k` after a step, over the queries whose right entity is known."""
-    ranks = [o.ranks.get(step) for o in outcomes if o.entity_known]
-    return [recall_at_k(ranks, cutoff) for cutoff in range(1, k + 1)]
-
-
 def _steps(outcomes: Sequence[Outcome]) -> list[str]:
     return sorted({"step1", "step2", "step3"} | {step for o in outcomes for step in o.ranks})
 

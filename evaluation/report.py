@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evaluation.datasets import find_query_image
-from evaluation.metrics import Outcome, percent, recall_at_k, recall_curve
+from evaluation.metrics import Outcome, percent, recall_at_k
 from evaluation.records import RECORDS, QueryRecord, outcome_of, read_records
 from evaluation.summary import counts_line
 from indexes.image_source import thumbnail
@@ -164,6 +164,12 @@ def _curves(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
         }
         for number, (name, values) in enumerate(named)
     ]
+
+
+def recall_curve(outcomes: Sequence[Outcome], step: str, k: int) -> list[float]:
+    """Returns Recall@1 to Recall@`k` after a step, over the queries whose right entity is known."""
+    ranks = [o.ranks.get(step) for o in outcomes if o.entity_known]
+    return [recall_at_k(ranks, cutoff) for cutoff in range(1, k + 1)]
 
 
 def _chart_x(k: float) -> float:

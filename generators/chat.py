@@ -17,6 +17,7 @@ from chat_models.messages import Message, harmless
 from chat_models.prompts import Style, answer_messages
 from chat_models.replies import ChatReply, shortened
 from generators.stop import before_stop
+from generators.things import passages_of, things_of
 from retriever.texts import section_passage
 from retriever.types import Generation, GenerationRequest
 
@@ -154,6 +155,7 @@ class ChatGenerator:
             completion_tokens=reply.completion_tokens,
             ending=ending,
             thoughts=reply.thoughts,
+            passages=() if answer is None else passages_of(request),
         )
 
     def _why_none(self, reply: ChatReply) -> str | None:
@@ -182,15 +184,18 @@ def request_messages(
     """Returns the messages that request an answer, for serving and for training, and whether the section was cut.
 
     Args:
-        request: The question, image and evidence.
+        request: The question, images and evidence.
         style: The data set whose prompt in the paper is used.
-        multimodal: Whether to send the image too.
-        max_context_tokens: Maximum length of the section text, in tokens.
+        multimodal: Whether to send the images too.
+        max_context_tokens: Maximum length of the section text, in tokens; of several sections together.
         cut: Cuts the section.
     """
-    context, truncated = None, False
-    if (evidence := request.evidence) is not None:
-        text, truncated = cut(evidence.text, max_context_tokens)
-        context = harmless(section_passage(evidence.entity_title, evidence.section_title, text))
-    image = request.image if multimodal else None
-    return answer_messages(request.question, context, image, style), truncated
+    passages, truncated, things = list[str](), False, things_of(request)
+    for number, thing in things.items():
+        if (evidence := thing.evidence) is not None:
+            text, was_cut = cut(evidence.text, max_context_tokens // len(things))
+            passage = harmless(section_passage(evidence.entity_title, evidence.section_title, text))
+            passages.append(f"Image {number}:\n{passage}" if len(things) > 1 else passage)
+            truncated = truncated or was_cut
+    images = [request.image, *request.more] if multimodal and request.image is not None else []
+    return answer_messages(request.question, "\n\n".join(passages) or None, images, style), truncated

@@ -79,6 +79,7 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     from omgm.warm_up import warm_up
     from retriever.image_cache import ImageCache
     from serving.app import create_app
+    from serving.examples import add_example_routes
     from serving.logs import log_json
     from serving.openai_routes import OPENAI
     from serving.tracing import tracer_of_environment
@@ -105,7 +106,7 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
         else:
             processes.wait(retriever.index)
         failing.pop_all()
-    return create_app(processes or retriever, generator, *parts, routes=OPENAI), editor
+    return create_app(processes or retriever, generator, *parts, routes=(*OPENAI, add_example_routes)), editor
 
 
 def open_service(

@@ -90,11 +90,6 @@ def embedded_name(file: str, data: str) -> str:
     return f"{PREFIX}{file}#{image[0]}" if image is not None else ""
 
 
-def embedded_bytes(data: str) -> bytes | None:
-    """Returns the bytes of an image that is given as a `data:` address or as base64, or `None` if it is none."""
-    return next((image for _, image in _images_at(*_content_of(data))), None)
-
-
 def _content_of(data: str) -> tuple[bytes, int]:
     """Returns a `data:` address or base64, and where its content begins; the address of a drawing is all content."""
     address = _ADDRESS.match(data.strip(), 0, 200)

@@ -53,11 +53,6 @@ class Selection:
         self._languages = other_languages(path for path in paths if path not in self._others)
         self._pages = site_pages(paths) if PAGES in self._skip else frozenset()
 
-    @property
-    def is_partial(self) -> bool:
-        """Whether entities can be left out that the knowledge base has."""
-        return bool(self._only or self._skip or self._languages)
-
     def why_not(self, path: str, id: str = "", *, is_entry: bool = False) -> str:
         """Returns the reason not to read a file or an entry, "" if there is none."""
         if path in self._others:

@@ -12,9 +12,9 @@ from evaluation.metrics import (
     rank_of,
     ranked,
     recall_at_k,
-    recall_curve,
     summarize,
 )
+from evaluation.report import recall_curve
 
 
 @pytest.mark.parametrize(("k", "share"), [(1, 0.2), (2, 0.2), (3, 0.4), (5, 0.6), (20, 0.8)])

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from indexes.knowledge.embedded import EmbeddedImages, embedded_bytes, embedded_name, is_embedded_image
+from indexes.knowledge.embedded import EmbeddedImages, embedded_name, is_embedded_image
 from indexes.knowledge.sources import FolderImages
 from retriever.images import ImageError
 
@@ -75,7 +75,7 @@ def test_every_way_to_write_an_image_into_a_text(tmp_path: Path, way: str, seed:
     (tmp_path / "notes" / "a#1.txt").write_text(f"Before. {text}", newline="")
     name = embedded_name("notes/a#1.txt", read)
     assert is_embedded_image(read) and name.endswith(KINDS[kind])
-    assert EmbeddedImages(tmp_path).read(name) == data == embedded_bytes(read)
+    assert EmbeddedImages(tmp_path).read(name) == data
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_what_is_no_image() -> None:
         words,
         pixel,
     ):
-        assert not is_embedded_image(text) and embedded_bytes(text) is None and embedded_name("a.md", text) == ""
+        assert not is_embedded_image(text) and embedded_name("a.md", text) == ""
     for text in (f"data:text/plain;base64,{words}", "data:text/plain,hello", "data:image/svg+xml,hello", "data:,"):
         assert not is_embedded_image(text) and embedded_name("a.md", text) == ""
 
