@@ -95,6 +95,8 @@ class PartAnswers:
             )
         }
 
+        self.answer("about", write({}))  # imports now what messages need, so that a front need not wait for it
+
     def answer(self, name: str, content: bytes) -> bytes:
         """Returns the message that answers one called `name`, a method below.
 

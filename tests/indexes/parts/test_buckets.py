@@ -24,7 +24,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def bucket() -> Iterator[str]:
     """The address of a bucket of a real server."""
     server = pytest.importorskip("moto.server", reason="moto is not installed").ThreadedMotoServer(port=0)
-    pytest.importorskip("s3fs", reason="needs the extra s3")
+    s3fs = pytest.importorskip("s3fs", reason="needs the extra s3")
     server.start()
     host, port = server.get_host_and_port()
     with pytest.MonkeyPatch.context() as patched:
@@ -32,8 +32,6 @@ def bucket() -> Iterator[str]:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patched.setenv(name, "test")
         patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        import s3fs
-
         s3fs.S3FileSystem().mkdir("omgm-parts")
         yield "s3://omgm-parts/of-two"
     server.stop()
