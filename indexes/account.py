@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from retriever.wording import counted
 
 Account = Mapping[str, Any]  # a ledger as JSON
 SPOKEN = 0.02  # share of the words from which a build says what it left out; of images and entities, each one counts
-_WIDEST, _SHOWN = 40, 10
+_SHOWN = 10
 
 
 def summary_of(account: Account) -> str:
@@ -28,16 +28,6 @@ def warning_of(account: Account) -> str:
     source, kept = account["words"]["source"], account["words"]["kept"]
     whole = any(loss["unit"] in ("images", "entities") for loss in account["left_out"])
     return summary_of(account) if whole or source - kept > SPOKEN * source else ""
-
-
-def table_of(account: Account) -> Iterator[str]:
-    """Yields the lines of a table of what was left out, for a terminal."""
-    if losses := account["left_out"]:
-        width = min(max(len(loss["reason"]) for loss in losses), _WIDEST)
-        yield f"{'left out':<{width}}  {'count':>9}  {'unit':<8}  {'places':>8}  first"
-        for loss in losses:
-            count, places = f"{loss['count']:,}", f"{loss['places']:,}"
-            yield f"{loss['reason']:<{width}}  {count:>9}  {loss['unit']:<8}  {places:>8}  {loss['example']}"
 
 
 def _shown(loss: Mapping[str, Any]) -> str:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from indexes.ids import WantedIds
 from indexes.image_source import ImageSource
+from indexes.wanted_ids import WantedIds
 from retriever.borders import RULE, load_query_image
 from retriever.digests import digests_of
 from retriever.files import as_line

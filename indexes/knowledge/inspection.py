@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from indexes import image_source
-from indexes.account import summary_of, table_of
+from indexes.account import Account, summary_of
 from indexes.ids import hash_id
 from indexes.image_source import ImageSource, thumbnail
 from indexes.knowledge import sources
@@ -166,6 +166,16 @@ def text_lines(result: Inspection) -> Iterator[str]:
     if account["left_out"]:
         yield from (*table_of(account), "")
     yield from _summary_lines(result)
+
+
+def table_of(account: Account) -> Iterator[str]:
+    """Yields the lines of a table of what was left out, for a terminal."""
+    if losses := account["left_out"]:
+        width = min(max(len(loss["reason"]) for loss in losses), 40)
+        yield f"{'left out':<{width}}  {'count':>9}  {'unit':<8}  {'places':>8}  first"
+        for loss in losses:
+            count, places = f"{loss['count']:,}", f"{loss['places']:,}"
+            yield f"{loss['reason']:<{width}}  {count:>9}  {loss['unit']:<8}  {places:>8}  {loss['example']}"
 
 
 def _summary_lines(result: Inspection) -> Iterator[str]:

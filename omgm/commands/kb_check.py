@@ -138,7 +138,7 @@ def _known_sections(args: argparse.Namespace, index: Index | None, wanted: set[s
 
 def _sections_in(entities: Iterable[Entity], wanted: set[str]) -> dict[str, frozenset[int]]:
     """Returns the section numbers of the wanted entities, by their ids as questions spell them."""
-    from indexes.ids import WantedIds
+    from indexes.wanted_ids import WantedIds
 
     ids = WantedIds(wanted)
     found: list[frozenset[int]] = []

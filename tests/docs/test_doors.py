@@ -13,10 +13,10 @@ from tests.paths import ROOT
 
 DOORS = {
     "serving/app.py": 6_160,
-    "training/reranker/train.py": 11_605,
-    "evaluation/run.py": 4_550,
+    "training/reranker/train.py": 11_550,
+    "evaluation/run.py": 4_510,
     "indexes/builder/build.py": 9_900,
-    "omgm/api.py": 11_700,
+    "omgm/api.py": 11_400,
 }
 """The most lines that a file may pull in, itself included. A bar only goes down.
 """

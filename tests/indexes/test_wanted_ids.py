@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from indexes.ids import WantedIds
 from indexes.knowledge.reading import read_knowledge_base
 from indexes.store.index import Index
+from indexes.wanted_ids import WantedIds
 from retriever.types import Entity
 from tests.fakes.models import FakeEncoder, FakeSummarizer
 from tests.fakes.plans import build_index

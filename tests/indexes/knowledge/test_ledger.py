@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexes.account import summary_of, table_of, warning_of
+from indexes.account import summary_of, warning_of
 from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.document import Block, Cell, Document, Heading, Picture, Table
+from indexes.knowledge.inspection import table_of
 from indexes.knowledge.ledger import MOST_REASONS, OTHER, Ledger, Reason, words_in
 from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.understanding.tables import table_lines
