@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from PIL import Image
@@ -80,14 +80,14 @@ def _user_prompt(style: Style, question: str, context: str | None) -> str:
 
 
 def answer_messages(
-    question: str, context: str | None, image: Image.Image | None = None, style: Style = "evqa"
+    question: str, context: str | None, images: Sequence[Image.Image] = (), style: Style = "evqa"
 ) -> list[Message]:
     """Returns the messages that request an answer.
 
     Args:
         question: The question.
         context: The section with its headings (`retriever.texts.section_passage`), or `None` if nothing was retrieved.
-        image: The image for a multimodal model; `None` gives the prompt of text-only models.
+        images: The images for a multimodal model; without any, the prompt is that of text-only models.
         style: "evqa" (Table 16) or "infoseek" (Table 17, with one example).
 
     Raises:
@@ -97,6 +97,6 @@ def answer_messages(
         raise ValueError(f"style must be 'evqa' or 'infoseek', got {style!r}")
     text = _user_prompt(style, question, context)
     return [
-        {"role": "system", "content": _system_prompt(style, image is not None, context is not None)},
-        {"role": "user", "content": text if image is None else [image_part(image), text_part(text)]},
+        {"role": "system", "content": _system_prompt(style, bool(images), context is not None)},
+        {"role": "user", "content": [*map(image_part, images), text_part(text)] if images else text},
     ]

@@ -166,6 +166,12 @@ def _curves(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     ]
 
 
+def recall_curve(outcomes: Sequence[Outcome], step: str, k: int) -> list[float]:
+    """Returns Recall@1 to Recall@`k` after a step, over the queries whose right entity is known."""
+    ranks = [o.ranks.get(step) for o in outcomes if o.entity_known]
+    return [recall_at_k(ranks, cutoff) for cutoff in range(1, k + 1)]
+
+
 def _chart_x(k: float) -> float:
     return 48 + (k - 1) * 500 / (_CHART_K - 1)
 
@@ -195,9 +201,3 @@ def _milliseconds(value: float | None) -> str:
 
 def _pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def recall_curve(outcomes: Sequence[Outcome], step: str, k: int) -> list[float]:
-    """Returns Recall@1 to Recall@`k` after a step, over the queries whose right entity is known."""
-    ranks = [o.ranks.get(step) for o in outcomes if o.entity_known]
-    return [recall_at_k(ranks, cutoff) for cutoff in range(1, k + 1)]

@@ -19,6 +19,7 @@ from chat_models.messages import Message, harmless, text_part
 from chat_models.prompts import Style, answer_messages
 from chat_models.replies import ChatReply, shortened
 from generators.stop import before_stop
+from generators.things import passages_of, things_of
 from retriever.texts import section_passage
 from retriever.types import ArticleImage, Generation, GenerationRequest
 
@@ -165,6 +166,7 @@ class ChatGenerator:
             completion_tokens=reply.completion_tokens,
             ending=ending,
             thoughts=reply.thoughts,
+            passages=() if answer is None else passages_of(request),
         )
 
     def _why_none(self, reply: ChatReply) -> str | None:
@@ -193,27 +195,31 @@ def request_messages(
     """Returns the messages that request an answer, for serving and for training, and whether the section was cut.
 
     Args:
-        request: The question, image and evidence.
+        request: The question, images and evidence.
         style: The data set whose prompt in the paper is used.
-        multimodal: Whether to send the image too.
-        max_context_tokens: Maximum length of the section text, in tokens.
+        multimodal: Whether to send the images too.
+        max_context_tokens: Maximum length of the section text, in tokens; of several sections together.
         cut: Cuts the section.
         images: Most images of the section that are named, and sent to a multimodal model.
     """
-    context, truncated = None, False
-    if (evidence := request.evidence) is not None:
-        text, truncated = cut(evidence.text, max_context_tokens)
-        named = [f"Picture {number}: {_name(one)}" for number, one in enumerate(evidence.images[:images], 1)]
-        context = section_passage(evidence.entity_title, evidence.section_title, text)
-        context = harmless("\n".join([context, *(["## Pictures of this section", *named] if named else [])]))
-    messages = answer_messages(request.question, context, request.image if multimodal else None, style)
+    passages, truncated, things = list[str](), False, things_of(request)
+    for number, thing in things.items():
+        if (evidence := thing.evidence) is not None:
+            text, was_cut = cut(evidence.text, max_context_tokens // len(things))
+            shown = evidence.images[:images] if evidence == request.evidence else ()
+            named = [f"Picture {place}: {_name(one)}" for place, one in enumerate(shown, 1)]
+            passage = section_passage(evidence.entity_title, evidence.section_title, text)
+            passage = harmless("\n".join([passage, *(["## Pictures of this section", *named] if named else [])]))
+            passages.append(f"Image {number}:\n{passage}" if len(things) > 1 else passage)
+            truncated = truncated or was_cut
+    asked = [request.image, *request.more] if multimodal and request.image is not None else []
+    messages = answer_messages(request.question, "\n\n".join(passages) or None, asked, style)
     if multimodal and (copies := _copies(request, images)):
         uris = {n: f"data:image/jpeg;base64,{base64.b64encode(copy).decode()}" for n, copy in copies.items()}
         parts = ((text_part(f"Picture {n}:"), {"type": "image_url", "image_url": {"url": u}}) for n, u in uris.items())
-        shown = [part for pair in parts for part in pair]
         content = messages[-1]["content"]
-        *given, asked = [text_part(content)] if isinstance(content, str) else content
-        messages[-1] = {**messages[-1], "content": [*given, *shown, asked]}
+        *given, prompt = [text_part(content)] if isinstance(content, str) else content
+        messages[-1] = {**messages[-1], "content": [*given, *(part for pair in parts for part in pair), prompt]}
     return messages, truncated
 
 

@@ -65,7 +65,7 @@ def quoted(generation: Generation, request: GenerationRequest) -> Generation:
         return generation
     lines = tuple(line for line in request.text or () if line.confidence >= LEGIBLE)
     if request.reading == "name":
-        names = _prominent(lines, request.image)
+        names = _prominent(lines, (request.image, *request.more))
         return generation if not names or _is_on(generation.answer, lines) else _read(generation, names, " ")
     if lines:
         return _read(generation, lines, "\n")
@@ -89,12 +89,12 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))
 
 
-def _prominent(lines: Sequence[TextLine], image: Image.Image | None) -> tuple[TextLine, ...]:
+def _prominent(lines: Sequence[TextLine], images: Sequence[Image.Image | None]) -> tuple[TextLine, ...]:
     """Returns the lines in the largest print."""
-    wide, high = (1, 1) if image is None else image.size
 
     def size(line: TextLine) -> float:
-        left, top, right, bottom = line.box
+        image, (left, top, right, bottom) = images[line.photograph - 1], line.box
+        wide, high = (1, 1) if image is None else image.size
         sides = (right - left) * wide, (bottom - top) * high
         return min(*sides, 2 * max(sides) / len(line.text))  # a box around a sloping line is higher than its letters
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from unicodedata import normalize
-from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def save_ids(path: Path, hashes: IntArray, others: IntArray) -> None:
     save_array(path, np.stack([found[order], rows[order]]).astype(np.int64))
 
 
-_ENCODED = "%:"
+ENCODED = "%:"
 """Begins an encoded id. No URL begins with it, so ids that others wrote are not mistaken for encoded ones."""
 
 
@@ -98,16 +98,9 @@ def to_column(id: str) -> str:
         >>> to_column("https://kb.example/San%20Marino"), to_column("New Zealand"), to_column("")
         ('https://kb.example/San%20Marino', '%:New%20Zealand', '%:')
     """
-    if id and id.isprintable() and " " not in id and not id.startswith(_ENCODED):
+    if id and id.isprintable() and " " not in id and not id.startswith(ENCODED):
         return id
-    return _ENCODED + quote(id, safe="", errors="surrogatepass")
-
-
-def from_column(column: str) -> str:
-    """Returns the id in a column, the inverse of `to_column`."""
-    if not column.startswith(_ENCODED):
-        return column
-    return unquote_to_bytes(column.removeprefix(_ENCODED)).decode(errors="surrogatepass")
+    return ENCODED + quote(id, safe="", errors="surrogatepass")
 
 
 class WantedIds:

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from indexes.decoding import opened
-from indexes.ids import from_column, meant
+from indexes.ids import ENCODED, meant
 from indexes.json_streams import has_lines, read_items, read_members, read_values, starts_with
 from indexes.labeled_values import folded, kind
 from indexes.ranked_lists import Order, RankedList, Ranking, check_order, finite, in_order
@@ -95,6 +96,13 @@ def _in_trec(path: Path) -> Iterator[tuple[str, RankedList]]:
         ordered = len({rank for rank, _, _ in run}) == len(run)  # many systems write the same rank everywhere
         run.sort(key=lambda row: row[0] if ordered else -row[1])
         yield question_id, RankedList([id for _, _, id in run], [score for _, score, _ in run], ordered=ordered)
+
+
+def from_column(column: str) -> str:
+    """Returns the id in a column, the inverse of `indexes.ids.to_column`."""
+    if not column.startswith(ENCODED):
+        return column
+    return unquote_to_bytes(column.removeprefix(ENCODED)).decode(errors="surrogatepass")
 
 
 def _in_json(path: Path) -> Iterator[tuple[str, RankedList]]:

@@ -23,11 +23,11 @@ from PIL import Image
 
 from indexes.extras import optional
 from indexes.svg_renderer import declared_size
-from retriever.files import is_pointer
 from retriever.images import ImageError, load_image, open_image
 
 ImageFile = bytes | str | os.PathLike[str]  # the content of a file, or its path
 
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _DECLARATION = re.compile(r"\s*<\?xml\b[^<>]*\?>")
 _LARGEST = 32 << 20
 _HEAD = 4096
@@ -35,6 +35,12 @@ _RENDERER = Path(__file__).with_name("svg_renderer.py")
 _SECONDS = 60  # longest time that rendering may take, however busy the machine is
 _CPU_SECONDS = 10  # most CPU time of rendering; also ends it if this process is killed meanwhile
 _REASON = 200  # most characters of the reason why an SVG cannot be rendered, which may quote the SVG
+
+
+def is_pointer(path: Path) -> bool:
+    """Returns whether a file is a Git LFS pointer to a file that was not fetched."""
+    with path.open("rb") as file:
+        return file.read(len(_LFS_POINTER)) == _LFS_POINTER
 
 
 def load_any(

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from PIL import Image
+
 from chat_models.background import BackgroundLoop
 from indexes.limits import MAX_BAD
 from indexes.store.index import Index
@@ -18,11 +20,11 @@ from omgm import opening, parts
 from omgm.kinds import kind_of
 from omgm.profile import load_profile
 from omgm.results import Answer, Retrieval
-from omgm.search_params import SearchParams
+from omgm.search_params import Images, SearchParams, each_of
 from omgm.settings import Profile
 from retriever.asking import Generator
 from retriever.filters import Values, options_of, scoped
-from retriever.images import ImageInput, load_image
+from retriever.images import ImageError, ImageInput, load_image
 from retriever.malloc import give_back_memory
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Summarizer, TextReranker
@@ -30,8 +32,8 @@ from retriever.results import RankedEntity
 from retriever.types import NO_IMAGE, Options, Query, RetrievalResult
 
 R = TypeVar("R", bound=Retrieval)
-Pair = tuple[ImageInput | None, str]
-"""An image and a question about it, or `None` and a question."""
+Pair = tuple[Images, str]
+"""What `OMGM.ask` takes: images with a question about them, or `None` and a question."""
 
 
 class OMGM:
@@ -162,11 +164,12 @@ class OMGM:
         """The index: its entities, their articles and summaries."""
         return self.retriever.index
 
-    def ask(self, image: ImageInput | None, question: str, **options: Unpack[SearchParams]) -> Answer:
+    def ask(self, image: Images, question: str, **options: Unpack[SearchParams]) -> Answer:
         """Answers a question about an image, or one that names what it is about.
 
         Args:
-            image: A path, bytes, a PIL image, or an array [H, W] or [H, W, 3 or 4] of uint8; `None` without one.
+            image: A path, bytes, a PIL image, or an array [H, W] or [H, W, 3 or 4] of uint8; a list of several, such as
+                both sides of a thing, or two things to compare; `None` without one.
             question: The question.
             **options: `k`, `alpha`, `beta` and `filter`, see `omgm.search_params.SearchParams`.
 
@@ -177,7 +180,7 @@ class OMGM:
         [retrieval] = self._retrieve([_query(image, question, options_of(self.index, **options))])
         return _refer(self._loop.submit(self._answer(retrieval)).result(), image)
 
-    async def ask_async(self, image: ImageInput | None, question: str, **options: Unpack[SearchParams]) -> Answer:
+    async def ask_async(self, image: Images, question: str, **options: Unpack[SearchParams]) -> Answer:
         """Answers a question without blocking the caller's event loop; see `ask`."""
         query = await asyncio.to_thread(_query, image, question, options_of(self.index, **options))
         return _refer((await self._answered(query))[1], image)
@@ -215,7 +218,7 @@ class OMGM:
         given = options_of(self.index, **options)
         found: list[Retrieval] = []
         queries: list[Query] = []
-        images: list[ImageInput | None] = []
+        images: list[Images] = []
         for number, pair in enumerate(pairs):
             try:
                 image, question = pair
@@ -290,14 +293,28 @@ def _profile(profile: str | Path | Profile, settings: Mapping[str, Any] | None) 
     return load_profile(str(profile), settings or {})
 
 
-def _refer(result: R, image: ImageInput | None) -> R:
-    """Returns a result that refers to its image instead of holding pixels, unless the image is a stream."""
-    if isinstance(image, str | os.PathLike):
-        return replace(result, picture=os.path.abspath(os.path.expanduser(image)))
-    return result if hasattr(image, "read") else replace(result, picture=image)
+def _refer(result: R, image: Images) -> R:
+    """Returns a result that refers to its images instead of holding pixels, unless an image is a stream."""
+    given = each_of(image)
+    if not given or any(hasattr(one, "read") for one in given):
+        return result
+    first, *more = [
+        os.path.abspath(os.path.expanduser(one)) if isinstance(one, str | os.PathLike) else one for one in given
+    ]
+    return replace(result, picture=first, more=tuple(more))
 
 
-def _query(image: ImageInput | None, question: str, options: Options, name: str = "") -> Query:
+def _query(image: Images, question: str, options: Options, name: str = "") -> Query:
     if not isinstance(question, str) or not (question := question.strip()):
         raise ValueError("the question is empty")
-    return Query(NO_IMAGE if image is None else load_image(image), question, name, options)
+    first, *more = [_loaded(one, number, image) for number, one in enumerate(each_of(image), start=1)] or [NO_IMAGE]
+    return Query(first, question, name, options, more=tuple(more))
+
+
+def _loaded(one: ImageInput, number: int, image: Images) -> Image.Image:
+    try:
+        return load_image(one)
+    except ImageError as error:
+        if one is image:
+            raise
+        raise ImageError(error.problem, str(error), f"image {number}") from error

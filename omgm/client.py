@@ -13,6 +13,7 @@ import httpx
 from anyio import sleep, to_thread
 
 from chat_models.proxies import http_client, sync_http_client
+from omgm.search_params import Images
 from omgm.wire import (
     MAX_CONNECT,
     AgentStep,
@@ -50,9 +51,9 @@ __all__ = [
 class Client:
     """A client of a running service; thread-safe.
 
-    An image is a path, the bytes of a file, a PIL image or an array, as for `OMGM.ask`, a data URI, a URL, which the
-    service fetches if its host is allowed, or `None` for a question without one. Statuses 429 and 503 are retried after
-    the service's Retry-After.
+    An image is a path, the bytes of a file, a PIL image or an array, as for `OMGM.ask`, a data URI or a URL, which the
+    service fetches if its host is allowed. A question has one, a list of several, or `None`. Statuses 429 and 503 are
+    retried after the service's Retry-After.
 
     Args:
         url: The service's URL.
@@ -82,7 +83,7 @@ class Client:
         self._retries = retries
         self._http = sync_http_client(url, **_settings(url, api_key, timeout, retries))
 
-    def answer(self, image: ImageInput | None, question: str, **options: Unpack[AnswerParams]) -> AnswerOut:
+    def answer(self, image: Images, question: str, **options: Unpack[AnswerParams]) -> AnswerOut:
         """Answers a question. With a `mode`, that agent answers, which may take minutes.
 
         Raises:
@@ -94,12 +95,12 @@ class Client:
             return _whole(last)
         return self._asked(AnswerOut, "/answer", form(image, question, options))
 
-    def retrieve(self, image: ImageInput | None, question: str, **options: Unpack[RetrieveParams]) -> RetrieveOut:
+    def retrieve(self, image: Images, question: str, **options: Unpack[RetrieveParams]) -> RetrieveOut:
         """Retrieves evidence and candidates, without an answer; raises as `answer`."""
         return self._asked(RetrieveOut, "/retrieve", form(image, question, options))
 
     def stream(
-        self, image: ImageInput | None, question: str, **options: Unpack[AnswerParams]
+        self, image: Images, question: str, **options: Unpack[AnswerParams]
     ) -> Iterator[RetrieveOut | str | AgentStep | AnswerOut]:
         """Yields the retrieval result, pieces of the answer's text, then the whole answer; raises as `answer`.
 
@@ -193,18 +194,18 @@ class AsyncClient:
         self._retries = retries
         self._http = http_client(url, **_settings(url, api_key, timeout, retries))
 
-    async def answer(self, image: ImageInput | None, question: str, **options: Unpack[AnswerParams]) -> AnswerOut:
+    async def answer(self, image: Images, question: str, **options: Unpack[AnswerParams]) -> AnswerOut:
         """Answers a question about an image; see `Client.answer`. Cancellation ends an agent's run."""
         if "mode" in options:
             return _whole([event async for event in self.stream(image, question, **options)][-1])
         return await self._asked(AnswerOut, "/answer", await to_thread.run_sync(form, image, question, options))
 
-    async def retrieve(self, image: ImageInput | None, question: str, **options: Unpack[RetrieveParams]) -> RetrieveOut:
+    async def retrieve(self, image: Images, question: str, **options: Unpack[RetrieveParams]) -> RetrieveOut:
         """Retrieves evidence and candidates, without an answer; raises as `Client.answer`."""
         return await self._asked(RetrieveOut, "/retrieve", await to_thread.run_sync(form, image, question, options))
 
     async def stream(
-        self, image: ImageInput | None, question: str, **options: Unpack[AnswerParams]
+        self, image: Images, question: str, **options: Unpack[AnswerParams]
     ) -> AsyncIterator[RetrieveOut | str | AgentStep | AnswerOut]:
         """Yields the retrieval result and pieces of text, or an agent's steps, then the answer; see `Client.stream`."""
         content = await to_thread.run_sync(partial(form, image, question, options, stream=True))

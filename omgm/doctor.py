@@ -41,8 +41,15 @@ PUBLISHED = {
     "BAAI/EVA-CLIP-8B": (32.9, 8.2),
     "BAAI/bge-reranker-base": (1.1, 0.28),
     "BAAI/bge-reranker-v2-m3": (2.3, 0.57),
+    "Qwen/Qwen3-Embedding-0.6B": (1.2, 0.6),
+    "Qwen/Qwen3-Reranker-0.6B": (1.2, 0.6),
+    "Qwen/Qwen3-Reranker-4B": (8.0, 4.02),
+    "Qwen/Qwen3-VL-Embedding-2B": (4.3, 2.13),
     "Salesforce/blip2-itm-vit-g": (4.7, 1.17),
+    "facebook/dinov2-base": (0.35, 0.09),
     "google/siglip-so400m-patch14-384": (3.5, 0.88),
+    "google/siglip2-base-patch16-224": (1.5, 0.38),
+    "imageomics/bioclip-2": (1.7, 0.43),
     "openai/clip-vit-large-patch14": (1.7, 0.43),
     "timm/eva02_large_patch14_clip_224.merged2b_s4b_b131k": (0.9, 0.43),
 }
@@ -93,7 +100,7 @@ def needed_extras(profile: Profile) -> dict[str, str]:
         needed["faiss-gpu"] = 'search.gpu = "faiss"'
     model = profile.encoder.model
     folder = _here(model)
-    if (folder / "open_clip_config.json").is_file() if folder else model.startswith("timm/"):
+    if (folder / "open_clip_config.json").is_file() if folder else model.startswith(("timm/", "imageomics/")):
         needed["openclip"] = f"encoder.model {model}"
     return needed
 
@@ -198,7 +205,7 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
     from indexes.store.columns import column_files
     from indexes.store.generations import current_files
     from indexes.store.manifest import check_files, read_manifest
-    from retriever.models.encoder import encoder_fingerprint
+    from omgm.kinds.encoders import encoder_identity
     from retriever.models.folder import folder_fingerprint
 
     rebuild = "omgm build-index --overwrite, or use the profile that the index was built with"
@@ -220,11 +227,11 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
         ("search.candidates", inputs.candidates, profile.search.candidates),
         ("fusion.tokens", inputs.tokens, profile.fusion.tokens),
     ]
-    if encoder := _here(profile.encoder.model):
-        settings = profile.encoder
-        fingerprint = encoder_fingerprint(encoder, settings.long_texts, settings.key_sizes)
+    named = {key: _here(model) for key, model, _ in named_models(profile) if key.startswith(("encoder.", "fusion."))}
+    encoder, is_whole = named.get("encoder.model"), named.get("encoder.image_model", Path()) is not None
+    if encoder and is_whole and (fingerprint := encoder_identity(profile.encoder, encoder)):
         compared.append(("encoder.model", inputs.encoder, fingerprint))
-    if fusion := _here(profile.fusion.model):
+    if fusion := named.get("fusion.model"):
         compared.append(("fusion.model", inputs.fusion, folder_fingerprint(fusion)))
         compared.append(("token shape", manifest.token_shape, token_shape(fusion)))
     for key, built_with, now in compared:
@@ -235,7 +242,7 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
             # An index with another token type still works; it just differs from the profile.
             status: Status = "warn" if key == "fusion.tokens" else "fail"
             findings.append(Finding(name, status, f"built with {built_with}, but the profile has {now}", rebuild))
-    for key, model in (("encoder.model", encoder), ("fusion.model", fusion)):
+    for key, model in named.items():
         if model is None:
             findings.append(Finding(f"index, {key}", "warn", "cannot be compared until the model is downloaded"))
     return findings
@@ -244,6 +251,7 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
 def _sections_finding(profile: Profile, built_with: str | None) -> Finding:
     """Compares the encoder that made an index's vectors of sections, if it has any, with that of the profile."""
     from retriever.models.section_encoder import sections_fingerprint
+    from retriever.models.text_embedding import MODULES, embedding_fingerprint
 
     again = "omgm build-index --overwrite, which makes only the vectors of sections again"
     if built_with is None:
@@ -251,7 +259,10 @@ def _sections_finding(profile: Profile, built_with: str | None) -> Finding:
         return Finding("index, sections.model", "warn", found, again)
     model = profile.sections.model
     try:
-        now = sections_fingerprint(Path(model).expanduser() if is_folder(model) else model)
+        if (folder := _here(model)) and (folder / MODULES).is_file():
+            now = embedding_fingerprint(folder, profile.sections.max_tokens)
+        else:
+            now = sections_fingerprint(Path(model).expanduser() if is_folder(model) else model)
     except ValueError as error:
         return Finding("index, sections.model", "fail", str(error), "set sections.model to a base model")
     if built_with != now:

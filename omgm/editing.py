@@ -7,13 +7,19 @@ from pathlib import Path
 from indexes.fields import FieldsModel
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
+from indexes.parts.layout import read_part
 from indexes.store.columns import ColumnModel
 from indexes.store.generations import current_files
+from indexes.store.index import Index
 from indexes.store.manifest import read_manifest
 from omgm import parts
 from omgm.opening import index_options
 from omgm.settings import Profile
+from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder
+
+LACKING = "this service cannot compute its columns"
+"""Why an index cannot be changed that has columns for which a profile has no model."""
 
 
 def lacks_models(profile: Profile, folder: Path) -> bool:
@@ -39,6 +45,8 @@ def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: Fu
         ValueError: As for `open_retriever`, or another process has the index open for changes (`LockedError`).
         OSError: The folder is read-only.
     """
+    if (part := read_part(folder)) is not None:
+        raise ValueError(f"{folder}: is {part}; send articles to a front (PUT /entities?id=…)")
     options = index_options(profile, encoder, fusion, columns_for(profile, folder))
     index = LiveIndex.open(folder, **options, write=True, doing=doing)
     try:
@@ -65,6 +73,19 @@ def editor_of(profile: Profile, index: LiveIndex, encoder: DualEncoder, fusion: 
     """
     columns = columns_for(profile, index.root)
     return Editor(index, lambda: parts.build_summarizer(profile), encoder, fusion, columns=columns)
+
+
+def editor_of_parts(
+    profile: Profile, retriever: Retriever[Index], encoder: DualEncoder, fusion: FusionEncoder
+) -> Editor | str:
+    """Returns what changes the index in parts that a front retrieves from, or why the profile cannot."""
+    from indexes.parts.changing import ChangingParts
+
+    if lacks_models(profile, retriever.index.folder):
+        return LACKING
+    editor = editor_of(profile, ChangingParts(retriever.index), encoder, fusion)
+    editor.models = retriever.models
+    return editor
 
 
 def columns_for(profile: Profile, folder: Path) -> dict[str, ColumnModel]:

@@ -43,6 +43,8 @@ def used(profile: Profile, index: Index, *, answers: bool) -> dict[str, Any]:
 def sections_weights(profile: Profile) -> Mapping[str, str]:
     """Returns the digest of the weights of step 3, if its model has any that the index does not name."""
     model = profile.sections.model
+    if profile.sections.base_url:
+        return {"sections.model": f"{model} at {profile.sections.base_url}"}
     if profile.sections.kind == "bm25" or (profile.sections.kind == "hybrid" and not is_folder(model)):
         return {}
     return {"sections.model": folder_fingerprint(model_folder(profile, "sections"))}

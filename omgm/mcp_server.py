@@ -43,6 +43,7 @@ from retriever.wording import counted
 from search_agents.tools.index import as_list
 from serving.errors import ApiError
 from serving.images import decode_image
+from serving.requests import naming
 from serving.settings import ServingSettings
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,11 @@ def _or(default: object) -> BeforeValidator:
 _IMAGE = "The image: over stdio its path or file URI, its URL on a host that the server allows, a data URI or base64"
 ImageText = Annotated[str, Field(description=_IMAGE), BeforeValidator(image_text)]
 AnyImage = Annotated[str, Field(description=f"{_IMAGE}. Leave it out to ask about a name"), BeforeValidator(image_text)]
+MoreImages = Annotated[
+    list[Annotated[str, BeforeValidator(image_text)]],
+    Field(description="Further images of the same question, such as the back of the thing, or another one to compare"),
+    BeforeValidator(as_list),
+]
 Question = Annotated[str, Field(description="The question about the image, or one that names what it is about")]
 WhatIsThis = Annotated[Question, _or("What is this?")]
 Mode = Annotated[
@@ -120,32 +126,34 @@ class Tools:
         self,
         question: Question,
         image: AnyImage = "",
+        more_images: MoreImages = [],  # noqa: B006 (read only)
         mode: Mode = "retrieve",
         filter: Limited = _NOTHING,
         context: Context[Any, Any] | None = None,
     ) -> Annotated[CallToolResult, AnswerResult]:
         """Answers a question about an image from the encyclopedia, with the section that holds the answer."""
         async with _progress(context):
-            return await self._answer(image, question, mode, filter)
+            return await self._answer([image, *more_images] if image else more_images, question, mode, filter)
 
-    async def _answer(self, image: str, question: str, mode: str, filter: Values) -> CallToolResult:
+    async def _answer(self, images: list[str], question: str, mode: str, filter: Values) -> CallToolResult:
         with self._limited(filter):
-            loaded, checked = await self._read(image) if image else None, self._checked(question)
+            loaded, checked = await self._read_all(images), self._checked(question)
             if mode not in self.modes:
                 known = f"mode must be one of {', '.join(self.modes)}; got {mode[:40]!r}"
                 raise ToolError(known if self._agent is not None and self._agent.modes else f"{known}; {NO_MODEL}")
             if mode == "retrieve":
-                found = await self._omgm.ask_async(loaded, checked)
+                found = await self._omgm.ask_async(loaded or None, checked)
                 answer = answer_result(found)
                 return await _with_images(answer, copies_of(found, [answer.evidence]))
             assert self._agent is not None
-            if loaded is None:
-                raise ToolError("image is missing: an agent looks at one; leave mode out to ask without")
+            if len(loaded) != 1:
+                problem = "there are several images" if loaded else "image is missing"
+                raise ToolError(f"{problem}: an agent looks at one; leave mode out")
             if self._runs >= self._most_runs:
                 raise ToolError(f"{self._runs} agents are already running, the maximum; try again later")
             self._runs += 1
             try:
-                run = await self._agent.ask_async(loaded, checked, mode, budget=self._budget)
+                run = await self._agent.ask_async(loaded[0], checked, mode, budget=self._budget)
                 return await _with_images(agent_result(run), [])
             finally:
                 self._runs -= 1
@@ -246,6 +254,15 @@ class Tools:
     async def _read(self, image: str) -> Image.Image:
         data = await read_image(image, self._settings, self._paths)
         return await asyncio.to_thread(decode_image, data, self._settings)
+
+    async def _read_all(self, images: list[str]) -> list[Image.Image]:
+        if len(images) > (most := self._settings.max_images):
+            raise ToolError(f"there are {len(images)} images; at most {most} are accepted")
+        loaded = list[Image.Image]()
+        for number, image in enumerate(images, start=1):
+            with naming(number, len(images)):
+                loaded.append(await self._read(image))
+        return loaded
 
     def _checked(self, question: str) -> str:
         most = self._settings.max_question_chars

@@ -12,17 +12,17 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from chat_models.prompts import prompt_deviation, style_for
 from omgm.settings import Profile
 
 _PACKAGE = Path(__file__).resolve().parent
 CONFIGS = next(folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if folder.is_dir())
 """The folder of named profiles: inside the package in an installed wheel, else at the top of the repository."""
-MODELS = {
-    "encoder.model", "fusion.model", "sections.model", "regions.model", "summarizer.tokenizer", "generator.tokenizer",
-}  # fmt: skip
+MODELS = (
+    "encoder.model", "encoder.image_model", "fusion.model", "sections.model", "regions.model", "summarizer.tokenizer",
+    "generator.tokenizer",
+)  # fmt: skip
 """Settings that name a model: a folder if they start with ".", "/" or "~", else a name on the Hugging Face hub."""
-PATHS = MODELS | {"serving.examples_dir", "summarizer.cache", "agents.publish_dir", "agents.web_corpus"}
+PATHS = {*MODELS, "serving.examples_dir", "summarizer.cache", "agents.publish_dir", "agents.web_corpus"}
 """Settings that can be paths, relative to the profile's file or, after `--set`, to the working folder."""
 _WORDS = ("auto", "none")
 """Values of `summarizer.cache` that are not paths."""
@@ -127,18 +127,6 @@ def is_path(key: str, value: object) -> bool:
     if key not in PATHS or not isinstance(value, str) or (key == "summarizer.cache" and value in _WORDS):
         return False
     return key not in MODELS or is_folder(value)
-
-
-def for_dataset(profile: Profile, dataset: str) -> Profile:
-    """Returns a profile that asks the questions of a data set, with its paper's prompt unless it names another one."""
-    style = style_for(profile.generator.style, dataset)
-    return profile.model_copy(update={"generator": profile.generator.model_copy(update={"style": style})})
-
-
-def deviations(profile: Profile, dataset: str) -> dict[str, str]:
-    """Returns a sentence on each deviation from how a data set's paper asks, by its short name."""
-    settings = profile.generator
-    return prompt_deviation(style_for(settings.style, dataset), dataset) if settings.kind == "openai" else {}
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, object]]:

@@ -8,6 +8,7 @@ from html import escape
 
 from indexes.image_source import thumbnail
 from retriever import results
+from retriever.images import load_image
 from retriever.results import RankedEntity
 
 _SHOWN_CANDIDATES = 5
@@ -29,15 +30,16 @@ class Answer(results.Answer, Retrieval):
 
 
 def _as_html(result: results.Retrieval, answer: str | None, span: tuple[int, int] | None) -> str:
-    image = result.image
-    source = "" if image is None else _data_uri(thumbnail(image, _THUMBNAIL_SIDE))
-    parts = [f'<img src="{source}" alt="the question\'s image">'] if source else []
+    images = [] if result.image is None else [result.image, *map(load_image, result.more)]
+    sources = [_data_uri(thumbnail(image, _THUMBNAIL_SIDE)) for image in images]
+    parts = [f'<img src="{source}" alt="the question\'s image">' for source in sources]
     parts.append(f"<p><b>{escape(result.question)}</b></p>")
     if answer is not None:
         parts.append(f"<p>{escape(answer)}</p>")
-    if result.evidence is not None:
-        heading = f"{result.evidence.entity_title}, {result.evidence.section_title}"
-        parts.append(f"<blockquote><i>{escape(heading)}</i><br>{_marked(result.evidence.text, span)}</blockquote>")
+    for one in getattr(result, "passages", ()) or filter(None, [result.evidence]):
+        heading = f"{one.entity_title}, {one.section_title}"
+        text = _marked(one.text, span if one == result.evidence else None)
+        parts.append(f"<blockquote><i>{escape(heading)}</i><br>{text}</blockquote>")
     parts.append(_candidates_html(result.candidates[:_SHOWN_CANDIDATES]))
     return "<div>" + "".join(parts) + "</div>"
 

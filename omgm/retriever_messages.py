@@ -37,17 +37,18 @@ def write_queries(queries: Sequence[Query], index: EntityIndex, **more: Any) -> 
             "question": query.question,
             "before": query.before,
             "options": asdict(query.options) | {"exclude": [index.entity(row).id for row in query.options.exclude]},
-            "size": query.image.size,
-            "content": content_of(query.image),
-            "alpha": ALPHA in query.image.info,
+            "images": [
+                {"size": image.size, "content": content_of(image), "alpha": ALPHA in image.info}
+                for image in (query.image, *query.more)
+            ],
         }
         for query in queries
     ]
     yield json.dumps(more | {"queries": asked}).encode()
-    for query in queries:
-        yield query.image.tobytes()
-        if ALPHA in query.image.info:
-            yield query.image.info[ALPHA].tobytes()
+    for image in (image for query in queries for image in (query.image, *query.more)):
+        yield image.tobytes()
+        if ALPHA in image.info:
+            yield image.info[ALPHA].tobytes()
 
 
 def read_queries(first: bytes, following: Iterator[bytes], index: EntityIndex) -> tuple[list[Query], dict[str, Any]]:
@@ -61,20 +62,26 @@ def read_queries(first: bytes, following: Iterator[bytes], index: EntityIndex) -
     message = json.loads(first)
     asked = message.pop("queries")
     # All at once: what an error left behind would be taken for the next batch.
-    pixels = [[next(following) for _ in range(1 + one["alpha"])] for one in asked]
+    images = [[_image(shown, following) for shown in one["images"]] for one in asked]
     queries = []
-    for one, (colors, *shades) in zip(asked, pixels, strict=True):
-        image = Image.frombuffer("RGB", one["size"], colors)
-        if one["content"] is not None:
-            set_content(image, one["content"])
-        for shade in shades:
-            image.info[ALPHA] = Image.frombuffer("L", one["size"], shade)
+    for one, (image, *others) in zip(asked, images, strict=True):
         rows = map(index.row_of, one["options"]["exclude"])
         filter = tuple((name, tuple(values)) for name, values in one["options"]["filter"])
         excluded = tuple(row for row in rows if row is not None)
         options = Options(**one["options"] | {"exclude": excluded, "filter": filter})
-        queries.append(Query(image, one["question"], one["id"], options, before=tuple(one["before"])))
+        about = image, one["question"], one["id"], options
+        queries.append(Query(*about, before=tuple(one["before"]), more=tuple(others)))
     return queries, message
+
+
+def _image(shown: Mapping[str, Any], following: Iterator[bytes]) -> Image.Image:
+    """Returns an image, whose messages it receives."""
+    image = Image.frombuffer("RGB", shown["size"], next(following))
+    if shown["content"] is not None:
+        set_content(image, shown["content"])
+    if shown["alpha"]:
+        image.info[ALPHA] = Image.frombuffer("L", shown["size"], next(following))
+    return image
 
 
 def write_results(results: Iterable[RetrievalResult], index: EntityIndex, **more: Any) -> bytes:

@@ -1,10 +1,20 @@
-"""The settings of retrieval that a request may have."""
+"""The images and the settings of retrieval that a request may have."""
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections.abc import Sequence
+from typing import TypedDict, cast
 
 from retriever.filters import Values
+from retriever.images import ImageInput
+
+Images = ImageInput | Sequence[ImageInput] | None
+"""An image, a list or tuple of several (both sides of a thing, two things to compare), or none."""
+
+
+def each_of(images: Images) -> Sequence[ImageInput]:
+    """Returns the images of a request."""
+    return images if isinstance(images, list | tuple) else [] if images is None else [cast(ImageInput, images)]
 
 
 class SearchParams(TypedDict, total=False):

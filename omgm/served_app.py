@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-IN_PARTS = "it is in parts; change the whole index, split it again with `omgm index split`, and restart the parts"
 READ_ONLY = "several processes serve it; change it with `omgm index add`, which they follow"
 """Why `PUT` and `DELETE` are refused: only one process may write, but a request may reach any of them."""
 
@@ -80,6 +79,7 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     from omgm.warm_up import warm_up
     from retriever.image_cache import ImageCache
     from serving.app import create_app
+    from serving.examples import add_example_routes
     from serving.logs import log_json
     from serving.openai_routes import OPENAI
     from serving.tracing import tracer_of_environment
@@ -106,7 +106,7 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
         else:
             processes.wait(retriever.index)
         failing.pop_all()
-    return create_app(processes or retriever, generator, *parts, routes=OPENAI), editor
+    return create_app(processes or retriever, generator, *parts, routes=(*OPENAI, add_example_routes)), editor
 
 
 def open_service(
@@ -125,20 +125,21 @@ def open_service(
         ValueError: As for `omgm.opening.open_retriever`.
     """
     from indexes.store.lock import LockedError
-    from omgm.editing import lacks_models, open_editor, open_later
+    from omgm.editing import LACKING, editor_of_parts, lacks_models, open_editor, open_later
     from omgm.kinds import in_parts
     from omgm.opening import open_retriever
     from omgm.parts import build_fusion
 
     fusion = build_fusion(profile, cache)
     if in_parts(folder):
-        return open_retriever(profile, folder, encoder=encoder, fusion=fusion), IN_PARTS
+        retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion)
+        return retriever, editor_of_parts(profile, retriever, encoder, fusion)
     if read_only:
         return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), READ_ONLY
     if lacks_models(profile, folder):
         logger.warning("%s cannot be changed: this profile lacks models of its columns", folder)
         retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True)
-        return retriever, "this service cannot compute its columns"
+        return retriever, LACKING
     try:
         editor = open_editor(profile, folder, encoder, fusion, "serves it")
     except (LockedError, OSError) as error:

@@ -20,8 +20,11 @@ class EncoderSettings(_Table):
     """Step 1's model: a folder, or `org/name` or `org/name@revision` on the hub.
 
     Attributes:
-        kind: `clip`, or a kind of another package.
+        kind: `clip`, `qwen3_vl`, `vllm` or `infinity` (on such a server), or another package's.
         model: The dual encoder: CLIP, SigLIP, EVA-CLIP, open_clip or the embedded one.
+        base_url: The root of a server's API, such as `http://127.0.0.1:8002/v1`.
+        image_model: A second network, for images only: DINOv2 or DINOv3.
+        image_share: Its share of the similarity of two images.
         long_texts: `cut` drops the end of a text that is too long for the model, `windows` averages the vectors of its
             pieces.
         key_sizes: Sizes in pixels at which an entity's images are encoded; their mean vector is searched. By default
@@ -32,6 +35,9 @@ class EncoderSettings(_Table):
 
     kind: Annotated[str, known_in("omgm.encoders")] = "clip"
     model: str = Field(min_length=1)
+    base_url: str = ""
+    image_model: str = ""
+    image_share: float = Field(default=0.5, ge=0, le=1)
     long_texts: Literal["cut", "windows"] = "cut"
     key_sizes: tuple[Annotated[int, Field(ge=16)], ...] = ()
     fp8: bool = False
@@ -165,10 +171,12 @@ class SectionsSettings(_Table):
     """Step 3: the kind of reranker, its model if it has one, and the weight of step 2.
 
     Attributes:
-        kind: `bm25`; `hybrid`, BM25 and the cosine of question and section; `cross_encoder` (transformers); or `flag`
-            (FlagEmbedding).
-        model: The cross-encoder; for `hybrid`, a base model or a folder that `train-sections` wrote. BM25 needs none.
-        max_tokens: Longest pair of question and section that a cross-encoder reads, in tokens.
+        kind: `bm25`; `hybrid`, BM25 and the cosine of question and section; `cross_encoder` (transformers); `flag`
+            (FlagEmbedding); `rerank` (on vLLM or infinity) or `tei`.
+        model: The cross-encoder or Qwen3-Reranker; for `hybrid`, a base model, a folder that `train-sections` wrote, or
+            a model of sentence-transformers. BM25 needs none.
+        base_url: The root of a server's API, for `hybrid`, too.
+        max_tokens: Longest pair of question and section, or encoded part of one, in tokens.
         dtype: Dtype of a cross-encoder's weights; `auto` is that of the profile.
         cosine_weight: `hybrid`: weight of the cosine relative to BM25, 0 to 1.
         beta: Weight of step 2, 0 to 1: a section scores `beta * sim_m + (1 - beta) * sim_t`.
@@ -176,6 +184,7 @@ class SectionsSettings(_Table):
 
     kind: Annotated[str, known_in("omgm.rerankers")] = "bm25"
     model: str = ""
+    base_url: str = ""
     max_tokens: int = Field(default=1024, ge=16)
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     cosine_weight: float = Field(default=0.67, ge=0, le=1)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from chat_models.event_lines import EventLines
 from chat_models.proxies import through_proxy
 from chat_models.retries import MAX_WAIT, seconds_to_wait
-from omgm.search_params import SearchParams
+from omgm.search_params import Images, SearchParams, each_of
 from retriever.images import ImageInput, encoded, load_image
 from retriever.trail_views import CallStep, RequestStep, RoundStep
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
@@ -86,7 +86,7 @@ class ServiceError(Exception):
         self.code, self.request_id = code, request_id
 
 
-def form(image: ImageInput | None, question: str, options: RetrieveParams, stream: bool = False) -> dict[str, Any]:
+def form(images: Images, question: str, options: RetrieveParams, stream: bool = False) -> dict[str, Any]:
     """Returns a request's form as arguments of httpx. Images in memory are encoded as PNG, files are sent unchanged.
 
     Raises:
@@ -94,11 +94,12 @@ def form(image: ImageInput | None, question: str, options: RetrieveParams, strea
         ValueError: An array is not an image.
     """
     fields: dict[str, str | bytes] = {"question": question, "options": json.dumps({**options, "stream": stream})}
-    files: dict[str, tuple[str | None, str | bytes]] = {name: (None, value) for name, value in fields.items()}
-    if isinstance(image, str) and image.startswith(("http://", "https://", "data:")):
-        files["image"] = (None, image)  # the service decodes or fetches it
-    elif image is not None:
-        files["image"] = ("image", _bytes(image))
+    files: list[tuple[str, tuple[str | None, str | bytes]]] = [(name, (None, value)) for name, value in fields.items()]
+    for image in each_of(images):
+        if isinstance(image, str) and image.startswith(("http://", "https://", "data:")):
+            files.append(("image", (None, image)))  # the service decodes or fetches it
+        else:
+            files.append(("image", ("image", _bytes(image))))
     return {"files": files}
 
 

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-
 
 def cache_folder() -> Path:
     """Returns `omgm` in the user's cache folder; raises an OSError if there is neither a home nor XDG_CACHE_HOME."""
@@ -25,12 +23,6 @@ def sha256_of(path: Path) -> str:
     """Returns the SHA-256 of a file as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def is_pointer(path: Path) -> bool:
-    """Returns whether a file is a Git LFS pointer to a file that was not fetched."""
-    with path.open("rb") as file:
-        return file.read(len(_LFS_POINTER)) == _LFS_POINTER
 
 
 def read_object(path: Path) -> dict[str, Any]:

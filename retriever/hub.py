@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 SETTINGS = ["*.json", "*.txt", "*.model", "*.jinja"]
 """Files of a model besides its weights: configuration, tokenizer and preprocessor; `*.model` is sentencepiece's."""
 WEIGHTS = ["*.safetensors"]
-UNWANTED = ["*/*", "*.bin.index.json", "*.msgpack.index.json", "*.h5.index.json"]
-"""Subfolders of a model (other formats, originals) and indexes of pickled shards are never fetched."""
+UNWANTED = ["[!1]*/*", "*.bin.index.json", "*.msgpack.index.json", "*.h5.index.json"]
+"""Subfolders of a model (other formats, originals), except `1_Pooling`, and indexes of pickles are never fetched."""
 
 LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 

@@ -67,7 +67,7 @@ class ImageError(ValueError):
         self.problem, self.reason, self.name = problem, reason, name
 
 
-_ORIGINAL = "original size"
+ORIGINAL = "original size"
 """The key in an image's `info` for its size before it was shrunk."""
 
 
@@ -179,18 +179,12 @@ def encoded(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def original_size(image: Image.Image) -> tuple[int, int]:
-    """Returns the width and height that an image had, upright, before `load_image` shrank it."""
-    width, height = image.info.get(_ORIGINAL, image.size)
-    return width, height
-
-
 def _prepare(image: Image.Image, max_side: int | None) -> Image.Image:
     size = image.size
     prepared = _prepared(image, max_side)
     if max_side is not None and max(size) > max_side:
         turned = (size[0] < size[1]) != (prepared.width < prepared.height)
-        prepared.info[_ORIGINAL] = size[::-1] if turned else size
+        prepared.info[ORIGINAL] = size[::-1] if turned else size
     return prepared
 
 

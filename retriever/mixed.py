@@ -1,12 +1,14 @@
-"""Retrieves for questions with and without an image, and for those that follow others in a conversation."""
+"""Retrieves for questions with one image, several or none, and for those that follow others in a conversation."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from retriever.deixis import renamed, without_deixis
+from retriever.photographs import merged, single
 from retriever.pipeline import IndexT, Retriever
 from retriever.protocols import Step
 from retriever.section_search import PRONOUN, SectionIndex, SectionSearch, fits, topic_of
@@ -29,6 +31,8 @@ _THING = re.compile(
 class MixedRetrieval:
     """Retrieves for questions about images, and for those without one by a search of sections in place of step 1.
 
+    Of several images of a question, each is searched for itself (`retriever.photographs`).
+
     Args:
         retriever: Retrieves for those about images.
         index: What is searched for the others.
@@ -45,9 +49,15 @@ class MixedRetrieval:
     def __call__(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         """Returns one result per query, in order, after all steps."""
         completed = [self._completed(query) for query in queries]
-        about = iter(self._retriever.retrieve([query for query in completed if query.image.width]))
+        retriever, shown = self._retriever, [single(query) for query in completed]
+        about = iter(retriever.retrieve([one for several in shown for one in several if one.image.width]))
         texts = iter(self._texts.retrieve([query for query in completed if not query.image.width]))
-        return [next(about) if query.image.width else _judged(query, next(texts)) for query in completed]
+        return [
+            merged(retriever.index, retriever.recognition, several, list(islice(about, len(several))))
+            if query.image.width
+            else _judged(query, next(texts))
+            for query, several in zip(completed, shown, strict=True)
+        ]
 
     def _completed(self, query: Query) -> Query:
         """Returns a query without those before it: about its image, or after the text that says what it is about.
@@ -67,7 +77,7 @@ class MixedRetrieval:
             if fits(_head(text), candidates) >= SURE and (candidates[0].sim_w or not by_name):
                 thing = _thing(question) if text is question else None
                 asked = question if thing is None else self._before(query, thing)
-                return replace(query, image=NO_IMAGE, question=asked, before=(_head(text),))
+                return replace(query, image=NO_IMAGE, more=(), question=asked, before=(_head(text),))
         return alone
 
     def _before(self, query: Query, thing: str) -> str:

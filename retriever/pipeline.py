@@ -56,7 +56,7 @@ class Retriever(Generic[IndexT]):
         models: Any other code that runs the models must do so in `with retriever.models`; no batch is in a step
             meanwhile.
         threads: How many threads a batch may use on a CPU; by default all that are free (`free_threads`).
-        mixed: Retrieves for a batch in which questions have no image or follow others; without it, each needs one.
+        mixed: Retrieves for a batch in which questions have no image, several, or follow others; without it, none may.
 
     Raises:
         ValueError: There are no steps, or two have the same name.
@@ -122,8 +122,10 @@ class Retriever(Generic[IndexT]):
             steps: How many of the steps to run; by default all. With fewer, `recognized` stays `None`.
             free: Called as soon as another batch may begin, if that is before this one ends.
         """
-        if self.mixed is not None and any(query.before or not query.image.width for query in queries):
+        if self.mixed is not None and any(query.before or query.more or not query.image.width for query in queries):
             return self.mixed(queries)
+        if any(query.more for query in queries):
+            raise ValueError("a question has several images, which this retriever has no way to search (mixed)")
         shown = [without_border(query) for query in queries] if self.trim_borders else queries
         results = self._retrieve(shown, steps, free)
         if steps is not None or self.recognition is None:

@@ -54,6 +54,7 @@ class RankedEntity:
         image: Path of a thumbnail of its main image; `None` without one.
         url: The URL of its article.
         row: Its row in the index.
+        photograph: The number of the question's image that it scores by, from 1.
     """
 
     rank: int
@@ -65,6 +66,7 @@ class RankedEntity:
     image: Path | None
     url: str
     row: int
+    photograph: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class Retrieval(RetrievalFields):
     Attributes:
         question: The question.
         picture: The image as it was given: its path, bytes or pixels, `None` without one. That of a file holds none.
+        more: The question's other images, in the same way.
         entity: The best entity with its whole article; `None` if nothing was found.
         evidence: The best section of the best entity; `None` if it has no sections.
         candidates: All candidates, best first.
@@ -109,6 +112,7 @@ class Retrieval(RetrievalFields):
 
     question: str
     picture: ImageInput | None = field(repr=False, compare=False)
+    more: tuple[ImageInput, ...] = field(default=(), repr=False, compare=False)
     entity: Entity | None = field(repr=False)
     evidence: Evidence | None
     candidates: tuple[RankedEntity, ...] = field(repr=False)
@@ -125,6 +129,7 @@ class Retrieval(RetrievalFields):
         return cls(
             question=result.searched or query.question,
             picture=query.image if query.image.width and result.searched is None else None,
+            more=query.more if result.searched is None else (),
             entity=entity,
             evidence=best_evidence(index, result.candidates),
             candidates=tuple(_ranked(index, candidate, rank) for rank, candidate in enumerate(result.candidates, 1)),
@@ -151,8 +156,10 @@ class Retrieval(RetrievalFields):
             for section in self.sections[1 : 1 + OTHERS]
             if self.entity is not None and section.score is not None and best is not None
         )
-        about = self.question, self.image, self.evidence
-        return GenerationRequest(*about, others=others, thumbnails=self.thumbnails, **values_of(RetrievalFields, self))
+        about, more = (self.question, self.image, self.evidence), tuple(map(load_image, self.more))
+        return GenerationRequest(
+            *about, others=others, more=more, thumbnails=self.thumbnails, **values_of(RetrievalFields, self)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +193,8 @@ class Answer(Generation, Retrieval):
 def _ranked(index: EntityIndex, candidate: Candidate, rank: int) -> RankedEntity:
     entity, image = index.entity(candidate.row), index.image_path(candidate.row)
     sims, score = (candidate.sim_c, candidate.sim_m), candidate.score
-    return RankedEntity(rank, entity.id, entity.title, *sims, score, image, entity.url, candidate.row)
+    about = entity.id, entity.title, *sims, score, image, entity.url, candidate.row
+    return RankedEntity(rank, *about, candidate.photograph)
 
 
 def _scored(entity: Entity | None, section: Section, scores: ScoredSection, rank: int) -> RankedSection:

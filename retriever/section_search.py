@@ -92,16 +92,15 @@ class SectionSearch:
     def start(self, queries: Sequence[Query]) -> Finish:
         """Encodes the questions; the returned function finds entities by the best of their sections.
 
-        Questions in other languages than English are searched by words alone, as in step 3.
+        Questions in languages that the reranker does not read are searched by words alone, as in step 3.
         """
+        reads = getattr(self.reranker, "reads", is_english)
         questions = [topic_of(query) for query in queries]
         vectors = self.reranker.encode(questions) if isinstance(self.reranker, VectorReranker) else None
 
         def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
             return [
-                self._candidates(
-                    query, None if vectors is None or not is_english(questions[number]) else vectors[number]
-                )
+                self._candidates(query, None if vectors is None or not reads(questions[number]) else vectors[number])
                 for number, query in enumerate(queries)
             ]
 

@@ -30,6 +30,7 @@ _FILTER = "The fields by which the search was limited, each with the values of w
 Reading = Literal["text", "name"]
 Filter = tuple[tuple[str, tuple[str, ...]], ...]
 """Fields, each with the values of which an entity must have one (`retriever.filters`)."""
+_PHOTOGRAPHS = "What each of several images shows, in order; what is said of one image is of that with `entity`."
 _SEARCHED = "The question that was searched without an image, completed by those before; null if about the image."
 _READING = "What the question asks for of `text`: the `text`, or the `name` that stands out; null for other questions."
 
@@ -102,6 +103,7 @@ class TextLine:
     text: str
     confidence: float
     box: Crop
+    photograph: int = 1  # the number of the image, of several
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class Query:
     options: Options = Options()
     text: tuple[TextLine, ...] = ()
     before: tuple[str, ...] = ()  # the questions since the image came, with its own first; none if it comes with this
+    more: tuple[Image.Image, ...] = ()  # further images of the question, each of which is searched for itself
 
 
 @dataclass(slots=True)
@@ -156,6 +159,7 @@ class Candidate:
             compared.
         image: The number of that image among those with tokens of their own, its main image first.
         images: How many these are.
+        photograph: The number of the query's image that it scores by, from 1.
     """
 
     row: int
@@ -169,6 +173,7 @@ class Candidate:
     places: int | None = None
     image: int = 0
     images: int = 0
+    photograph: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +189,7 @@ class RetrievalFields:
     searched: Annotated[str | None, Field(description=_SEARCHED)] = None
     parts: Annotated[tuple[int, int] | None, Field(description="Parts of the index that answered, and all.")] = None
     filter: Annotated[Mapping[str, tuple[str, ...]] | None, Field(description=_FILTER)] = None
+    photographs: Annotated[tuple[Photograph, ...], Field(description=_PHOTOGRAPHS)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +228,18 @@ class OtherSection:
 
 
 @dataclass(frozen=True, slots=True)
+class Photograph:
+    """What one of several images shows; `sections` are its best, first ones, if others show something else."""
+
+    entity_id: str | None
+    entity_title: str | None
+    recognized: float | None
+    crop: Crop | None
+    turned: int
+    sections: tuple[OtherSection, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationRequest(RetrievalFields):
     """The input of a generator: question, image and evidence (`None` if nothing was retrieved).
 
@@ -236,6 +254,7 @@ class GenerationRequest(RetrievalFields):
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     others: tuple[OtherSection, ...] = ()
+    more: tuple[Image.Image, ...] = ()
     thumbnails: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
@@ -244,6 +263,7 @@ Ending = Literal["complete", "cut", "refused", "filtered"]
 _ANSWER = "Null if the evidence does not answer the question, or the generator failed."
 _DECLINED = "Whether nothing was recognized: the answer is null, or was read on the image."
 _QUOTE = "The lines of `text` that are the answer; empty if none is legible, null if the answer is not from them."
+_PASSAGES = "Of an answer about different things that several images show: the section that each part is from."
 _ENDING = """\
 How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the model, or `filtered` by
 its server. An agent's are in its trail."""
@@ -261,6 +281,7 @@ class AnswerFields:
     declined: Annotated[bool, Field(description=_DECLINED)] = False
     ending: Annotated[Ending, Field(description=_ENDING)] = "complete"
     quote: Annotated[tuple[TextLine, ...] | None, Field(description=_QUOTE)] = None
+    passages: Annotated[tuple[Evidence, ...], Field(description=_PASSAGES)] = ()
 
 
 @dataclass(frozen=True)  # without slots, so that a class can inherit from it and from another one with fields

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 from PIL import Image, ImageDraw, ImageFont
 
 from chat_models.messages import sent_size
-from retriever.images import original_size
+from retriever.images import ORIGINAL
 
 _COLORS = ("#e6194b", "#0050c8", "#2e8b22", "#b000b5", "#b85c00", "#00757a")
 
@@ -72,6 +72,12 @@ def boxes_of(corners: Sequence[Sequence[float]], image: Image.Image) -> list[Box
     """
     size = original_size(image)
     return [Box.of(one, size).scaled(size, image.size) for one in corners]
+
+
+def original_size(image: Image.Image) -> tuple[int, int]:
+    """Returns the width and height that an image had, upright, before `load_image` shrank it."""
+    width, height = image.info.get(ORIGINAL, image.size)
+    return width, height
 
 
 def _scaled(start: int, end: int, size: int, to: int) -> tuple[int, int]:

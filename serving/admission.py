@@ -145,14 +145,14 @@ class Admission:
         self._uploaded.discard(ticket)
 
     @contextmanager
-    def inner(self) -> Iterator[None]:
-        """Holds a place for a query of an agent; the agent's own request was admitted before."""
-        ticket = Ticket(self._clock())
-        self._uploaded.add(ticket)
+    def inner(self, places: int = 1) -> Iterator[None]:
+        """Holds places for what an admitted request searches beside: an agent's query, or its further images."""
+        tickets = {Ticket(self._clock()) for _ in range(places)}
+        self._uploaded |= tickets
         try:
             yield
         finally:
-            self.leave(ticket)
+            self._uploaded -= tickets
 
     def batch_started(self, size: int) -> None:
         """Records that a batch has started."""

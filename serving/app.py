@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -27,18 +27,9 @@ from serving.fields import CheckedRequest
 from serving.metrics import add_metrics
 from serving.modes import ModeRuns, Modes, PendingRun
 from serving.overload import Overload, OverloadMiddleware
-from serving.pages import ExampleQuestion, add_pages, read_examples
+from serving.pages import add_pages
 from serving.requests import read_request
-from serving.schemas import (
-    AnswerOut,
-    ExampleOut,
-    InfoOut,
-    LimitsOut,
-    ReadyOut,
-    RequestFields,
-    RequestOptions,
-    RetrieveOut,
-)
+from serving.schemas import AnswerOut, InfoOut, LimitsOut, ReadyOut, RequestFields, RequestOptions, RetrieveOut
 from serving.service import PendingAnswer, Service
 from serving.settings import ServingSettings
 from serving.tracing import Traces, TracingMiddleware
@@ -47,7 +38,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 AddRoutes = Callable[[FastAPI, Service], None]
-"""Adds the routes of another protocol, such as `serving.openai_routes.OPENAI`."""
+"""Adds further routes, such as those of `serving.openai_routes.OPENAI`, or of the examples."""
 _IMAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; sandbox",  # an image opened in its own tab must not run scripts
     "X-Content-Type-Options": "nosniff",
@@ -59,7 +50,7 @@ _MULTIPART = {
     "type": "object",
     "required": ["question"],
     "properties": {
-        "image": {"type": "string", "format": "binary", "description": "The image file."},
+        "image": {"type": "string", "format": "binary", "description": "The image file; repeat it for several."},
         "question": _FIELDS["properties"]["question"],
         "options": {
             "type": "string",
@@ -81,7 +72,7 @@ _BAD_FIELD = {422: "A field is missing, unknown, of the wrong type or out of ran
 _RETRIEVE_RESPONSES: Responses = {200: EVENTS, **errors(400, 408, 413, 415, 429, 503, 504, own=_BAD_FIELD)}
 _GENERATOR_FAILED = errors(own={424: "The generator failed and `on_generator_error` is `fail`."})
 _ANSWER_RESPONSES = _RETRIEVE_RESPONSES | _GENERATOR_FAILED
-_IMAGE_RESPONSES: Responses = {
+IMAGE_RESPONSES: Responses = {
     200: {"content": {"image/*": {}}, "description": "The image file."},
     **errors(own={404: "There is no such image.", 422: "A path parameter has the wrong type."}),
 }
@@ -107,16 +98,15 @@ def create_app(
         cache: Keeps decoded images; the retriever's models may share it.
         modes: Answers requests with a `mode`; without it, they are refused.
         tracer: Traces requests.
-        routes: Add those of other protocols.
+        routes: Add further ones.
 
     Raises:
-        ValueError: `settings.examples_dir` cannot be read, or the index lacks a field of `settings.key_filters`.
+        ValueError: The index lacks a field of `settings.key_filters`, or one of `routes` raises it.
     """
     settings = settings or ServingSettings()
     cache = cache or ImageCache(settings.cache_mib * 2**20)
     service = Service(retriever, generator, settings, cache, Traces(tracer))
     runs = ModeRuns(service, modes)
-    examples = read_examples(settings.examples_dir)
     shown = [Depends(HTTPBearer(auto_error=False))] if settings.read_keys or settings.write_keys else []  # in /docs
     app = FastAPI(
         title="OMGM",
@@ -140,7 +130,6 @@ def create_app(
     _add_state_routes(app, service, runs)
     _add_entity_images(app, service)
     add_entity_routes(app, service, editor)  # after the image route, since an id may contain slashes
-    _add_example_routes(app, examples)
 
     # These go in front of FastAPI's own middleware too; `add_middleware` would put them behind it.
     overload = Overload(service)
@@ -233,24 +222,11 @@ def _add_state_routes(app: FastAPI, service: Service, runs: ModeRuns) -> None:
 
 
 def _add_entity_images(app: FastAPI, service: Service) -> None:
-    @app.get("/entities/{version}/image", response_class=Response, responses=_IMAGE_RESPONSES)
+    @app.get("/entities/{version}/image", response_class=Response, responses=IMAGE_RESPONSES)
     async def entity_image(version: str, id: str = "") -> Response:
         """Returns an image of an entity at the address that responses have, until it is removed or replaced."""
         missing = ApiError(404, "not_found", "there is no image at this address, or not any more", param="id")
-        return await _image_file(await anyio.to_thread.run_sync(service.view.image, id, version), missing)
-
-
-def _add_example_routes(app: FastAPI, examples: Mapping[str, ExampleQuestion]) -> None:
-    @app.get("/examples", responses=errors())
-    async def list_examples() -> list[ExampleOut]:
-        """Lists example images with a question each."""
-        return [ExampleOut(image=f"/examples/{name}", question=example.question) for name, example in examples.items()]
-
-    @app.get("/examples/{name}", response_class=Response, responses=_IMAGE_RESPONSES)
-    async def example_image(name: str) -> Response:
-        """Returns the image of an example."""
-        missing = ApiError(404, "not_found", f"there is no example {name[:40]!r}", param="name")
-        return await _image_file(examples[name].path if name in examples else None, missing)
+        return await image_file(await anyio.to_thread.run_sync(service.view.image, id, version), missing)
 
 
 def _with_head(app: ASGIApp) -> ASGIApp:
@@ -264,7 +240,7 @@ def _with_head(app: ASGIApp) -> ASGIApp:
     return answer
 
 
-async def _image_file(path: Path | bytes | None, missing: ApiError) -> Response:
+async def image_file(path: Path | bytes | None, missing: ApiError) -> Response:
     """Returns an image file, or a JPEG, as a response.
 
     Raises:

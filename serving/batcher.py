@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -163,7 +163,7 @@ class Batcher:
         batch, failure = None, None
         try:
             while batch := self._take(loop):
-                loop.call_soon_threadsafe(self._admission.batch_started, len(batch.entries))
+                loop.call_soon_threadsafe(self._admission.batch_started, _images(batch.entries))
                 outcomes = self._outcomes(batch, [entry.query for entry in batch.entries], lane)
                 loop.call_soon_threadsafe(self._deliver, batch, outcomes, *self._end(batch))
                 if lane is not None:
@@ -186,10 +186,9 @@ class Batcher:
                     now, most = time.monotonic(), self._settings.max_batch
                     if self._lanes:
                         before = len(self._idle) - 1 - self._idle.index(worker)
-                        most = (
-                            0 if before >= len(self._pending) else min(most, -(-len(self._pending) // len(self._idle)))
-                        )
-                    while self._entering is None and self._pending and len(entries) < most:
+                        images = _images(self._pending)
+                        most = 0 if before >= len(self._pending) else min(most, -(-images // len(self._idle)))
+                    while self._entering is None and self._pending and self._fits(entries, most):
                         entry = self._pending.popleft()
                         if entry.deadline > now:
                             entries.append(entry)
@@ -208,6 +207,10 @@ class Batcher:
                 return None
             finally:
                 self._idle.remove(worker)
+
+    def _fits(self, entries: Sequence[_QueueEntry], most: int) -> bool:
+        """Returns whether the next query has a place in a batch of `most` images; one with more has its own batch."""
+        return most > 0 if not entries else _images((*entries, self._pending[0])) <= most
 
     def _free(self, batch: _Batch) -> None:
         """Lets the next batch begin; does nothing if it already may."""
@@ -260,6 +263,11 @@ class Batcher:
     def _fail(self, entries: Sequence[_QueueEntry], message: str) -> None:
         for entry in entries:
             _resolve(entry, ApiError(503, "not_ready", message))
+
+
+def _images(entries: Iterable[_QueueEntry]) -> int:
+    """Returns how many images are searched for; a question without one counts as much."""
+    return sum(1 + len(entry.query.more) for entry in entries)
 
 
 def _resolve(entry: _QueueEntry, outcome: Outcome) -> None:

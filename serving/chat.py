@@ -52,7 +52,7 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/chat/completions", response_model=ChatCompletionOut, responses=_RESPONSES, openapi_extra=_BODY)
     async def complete_chat(request: Request) -> ChatCompletionOut | Response:
-        """Answers the last question of a conversation about its latest image, if any, in the shape of OpenAI's API.
+        """Answers the last question of a conversation about its latest images, if any, in the shape of OpenAI's API.
 
         The evidence is in `omgm`: of the response, or of a stream's last chunk with a choice.
         """

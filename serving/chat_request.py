@@ -1,4 +1,4 @@
-"""Reads the question and the image from a request in OpenAI's format: of the chat API or of the Responses API."""
+"""Reads the question and the images from a request in OpenAI's format: of the chat API or of the Responses API."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def openai_errors(conversation: str) -> Iterator[None]:
         yield
     except ApiError as error:
         error.status = 400 if error.status in (413, 415, 422) else error.status
-        params = {"image": conversation, "question": conversation, **_PARAMS}
+        params = {"image": conversation, "images": conversation, "question": conversation, **_PARAMS}
         if error.code != "unknown_option":
             error.param = params.get(error.param or "", error.param)
         elif error.param in ChatOptions.model_fields:
@@ -81,12 +81,12 @@ def _checked(
     if fields.model != MODEL:
         message = f"the model {fields.model[:40]!r} does not exist; this service has {MODEL!r}"
         raise ApiError(404, "model_not_found", message, param="model")
-    question, image, before = _question_and_image(messages, name)
+    question, images, before = _question_and_images(messages, name)
     if not question.strip():
         raise ApiError(422, "empty_question", "the last user message has no text; its text is the question", param=name)
-    if image is None:  # maybe a task of a front end itself, such as a title for the conversation, which is long
+    if not images:  # maybe a task of a front end itself, such as a title for the conversation, which is long
         question = question[: settings.max_question_chars]
-    return checked_request(image, question, fields.omgm, fields.stream, settings, before)
+    return checked_request(images, question, fields.omgm, fields.stream, settings, before)
 
 
 def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str, tuple[Any, ...]]) -> Any:
@@ -104,12 +104,12 @@ def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str
     return {name: value for name, value in data.items() if name not in ignored and name not in neutral}
 
 
-def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None, list[str]]:
-    """Returns the last user message's text, the most recent image, and the texts from its message on, or all.
+def _question_and_images(messages: list[Any], name: str) -> tuple[str, list[str], list[str]]:
+    """Returns the last user message's text, the most recent message's images, and the texts from it on, or all.
 
     A text that only points at another image ("And this one?") asks what the user message before it asks.
     """
-    question, image, before = None, None, list[str]()
+    question, images, before = None, list[str](), list[str]()
     for number, message in reversed(list(enumerate(messages))):
         where = f"{name}[{number}]"
         if isinstance(message, dict) and message.get("type", "message") != "message":  # such as a tool call
@@ -121,42 +121,38 @@ def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None
         text, shown = _parts(message.get("content"), f"{where}.content")
         if question is None or (points_on(question) and text.strip()):
             question = text
-        elif image is None:
+        elif not images:
             before.insert(0, text)
-        image = shown if image is None else image
-        if image is not None and not points_on(question):
+        images = images or shown
+        if images and not points_on(question):
             break
     if question is None:
         raise _wrong(name, "must have a user message")
-    return question, image, before
+    return question, images, before
 
 
-def _parts(content: Any, where: str) -> tuple[str, str | None]:
-    """Returns the text and the image of a message's content; accepts the part types of both APIs.
+def _parts(content: Any, where: str) -> tuple[str, list[str]]:
+    """Returns the text and the images of a message's content, each once; accepts the part types of both APIs.
 
     Raises:
-        ApiError: 422 if it has two different images, or a part of another kind.
+        ApiError: 422 if it has a part of another kind.
     """
     if content is None or isinstance(content, str):
-        return content or "", None
+        return content or "", []
     if not isinstance(content, list):
         raise _wrong(where, "must be a string or a list of parts")
-    texts, image = [], None
+    texts, images = list[str](), list[str]()
     for number, part in enumerate(content):
         at = f"{where}[{number}]"
         kind = part.get("type") if isinstance(part, dict) else None
         if kind in ("text", "input_text"):
             texts.append(_text(part.get("text"), f"{at}.text"))
         elif kind in ("image_url", "input_image"):
-            other = _image_url(part.get("image_url"), f"{at}.image_url")
-            if image not in (None, other):
-                message = f"{where} has several images; a question is about one, so send one in each message"
-                raise ApiError(422, "several_images", message, param=where)
-            image = other
+            images.append(_image_url(part.get("image_url"), f"{at}.image_url"))
         else:
             types = "must be text or image_url (input_text or input_image in the Responses API)"
             raise _wrong(f"{at}.type", f"{types}, got {str(kind)[:40]!r}")
-    return "\n".join(texts), image
+    return "\n".join(texts), [*dict.fromkeys(images)]
 
 
 def _image_url(value: Any, where: str) -> str:

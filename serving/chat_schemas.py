@@ -103,8 +103,8 @@ class ChatFields(RequestModel):
         ],
     )
     """The conversation. The text of the last user message is the question; "And this one?" repeats the one before. The
-    image is that of the message, or else the most recent one before it: a data URI or a URL on an allowed host. Without
-    one, all sections are searched for the question. Other messages are not read."""
+    images are those of the message, or else of the most recent one with some: data URIs or URLs on an allowed host.
+    Without one, all sections are searched for the question. Other messages are not read."""
     stream: bool = False
     """Whether to answer with server-sent events, as OpenAI's chunks."""
     stream_options: dict[str, Any] | None = Field(default=None, examples=[{"include_usage": True}])

@@ -20,6 +20,7 @@ from starlette.datastructures import UploadFile
 
 from chat_models.errors import ChatError
 from retriever.filters import SCOPE
+from retriever.types import EngineError
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json
 from serving.editing import Draft, Editor, OpenEditor
@@ -102,11 +103,15 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
             raise ApiError(409, "read_only", f"this service cannot change its index{reason}")
         return current
 
-    async def changed(work: Callable[[], None]) -> None:
+    async def changed(entity_id: str, work: Callable[[], None]) -> None:
         try:
             await anyio.to_thread.run_sync(work, limiter=threads)
+        except KeyError as error:
+            raise _no_entity(entity_id) from error
         except ChatError as error:  # first, because it is an OSError too
             raise ApiError(424, "summarizer_failed", "the model that writes summaries failed; try again") from error
+        except EngineError:
+            raise
         except OSError as error:
             logger.error("a change could not be written: %s", error)  # clients must not see the path
             if error.errno in _FULL:
@@ -117,7 +122,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
             raise ApiError(409, "read_only", str(error)) from error
 
     @app.get("/entities", response_model=ArticleOut, responses=_GET_ERRORS)
-    async def get_entity_by_id(id: str) -> ArticleOut:
+    def get_entity_by_id(id: str) -> ArticleOut:
         """Returns an article of the index. Ids may contain any characters."""
         return article(id)
 
@@ -132,7 +137,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
         return await delete(id)
 
     @app.get("/entities/{entity_id:path}", response_model=ArticleOut, responses=_GET_ERRORS)
-    async def get_entity(request: Request, entity_id: str) -> ArticleOut:
+    def get_entity(request: Request, entity_id: str) -> ArticleOut:
         """Returns an article of the index, by an id without `/` and `%`."""
         if "/" in entity_id and service.view.row_of(entity_id) is None:
             advice = f"a proxy may have changed it: {_by_query(request, entity_id)}"
@@ -161,14 +166,14 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
 
         async def read(request: Request, settings: ServingSettings) -> tuple[Draft, list[str]]:
             row, uploaded = await _read_article(request, settings, entity_id, service.view)
-            row = _owned(row, service)
+            row = await anyio.to_thread.run_sync(_owned, row, service, limiter=threads)
             draft, image = await _drafted(changes, row, uploaded, settings, decode)
             urls = await anyio.to_thread.run_sync(draft.complete, image, limiter=threads)
             return draft, await _add_further(draft, urls, settings, decode)
 
         draft, skipped = await intake.receive(service, request, read)
-        created = service.index.row_of(draft.id) is None
-        await changed(draft.put)
+        created = await anyio.to_thread.run_sync(service.index.row_of, draft.id, limiter=threads) is None
+        await changed(draft.id, draft.put)
         return ChangeOut(id=draft.id, created=created, notes=[*draft.notes, *skipped], index=service.view.about())
 
     @app.delete("/entities/{entity_id:path}", response_model=ChangeOut, responses=_DELETE_ERRORS)
@@ -180,12 +185,9 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
     async def delete(entity_id: str) -> ChangeOut:
         """Removes an entity. No search that begins after the response finds it."""
         changes = await opened()
-        if service.view.row_of(entity_id) is None:
+        if await anyio.to_thread.run_sync(service.view.row_of, entity_id, limiter=threads) is None:
             raise _no_entity(entity_id)
-        try:
-            await changed(lambda: changes.remove([entity_id]))
-        except KeyError as error:
-            raise _no_entity(entity_id) from error
+        await changed(entity_id, lambda: changes.remove([entity_id]))
         return ChangeOut(id=entity_id, index=service.view.about())
 
 
@@ -251,13 +253,13 @@ def _owned(row: dict[str, Any], service: Service) -> dict[str, Any]:
     """Returns an article with the fields that everything has that the caller may see.
 
     Raises:
-        ApiError: 409 if its id is another caller's, 422 if a field says that it is.
+        ApiError: 404 if its id is another caller's, 422 if a field says that it is.
     """
     scope, known = SCOPE.get(), service.view.row_of(row["id"])
     if not scope:
         return row
     if known is None and service.index.row_of(row["id"]) is not None:
-        raise ApiError(409, "id_taken", "the id is one of an entity that this key may not see; use another", param="id")
+        raise _no_entity(row["id"])
     if known is not None and "fields" not in row:
         return row
     fields = row.get("fields") or {}

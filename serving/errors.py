@@ -140,7 +140,8 @@ def as_api_error(error: Exception, request_id: str) -> ApiError:
         return error
     if isinstance(error, EngineError):
         logger.warning("request %s: %s", request_id, error)
-        message = "a server that the retrieval depends on does not answer; try again"
+        what = getattr(error, "part", "a server that the retrieval depends on")  # a part of an index in parts
+        message = f"{what} does not answer; try again"
         return ApiError(503, "engine_unavailable", message, headers={"Retry-After": "5"})
     logger.error("request %s failed", request_id, exc_info=error)
     return ApiError(500, "internal_error", f"internal error; see the server's log for request {request_id}")
@@ -157,14 +158,14 @@ def validation_message(place: str, fault: Mapping[str, Any]) -> str:
 def install_error_handlers(app: FastAPI) -> None:
     """Gives all errors of `app` the same format, and every response a request id."""
     app.add_exception_handler(ApiError, _handle_api_error)
+    app.add_exception_handler(EngineError, _handle_api_error)
     app.add_exception_handler(HTTPException, _handle_http_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_middleware(RequestIdMiddleware)
 
 
 async def _handle_api_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, ApiError)
-    return error.response(request.scope)
+    return as_api_error(error, REQUEST_ID.get()).response(request.scope)
 
 
 async def _handle_http_error(request: Request, error: Exception) -> JSONResponse:

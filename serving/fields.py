@@ -24,12 +24,9 @@ NO_QUESTION = "question is missing: send one, about an image or without an image
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """A request whose fields have been checked; `image` is bytes, or still base64, a data URI or a URL.
+    """A request whose fields have been checked; `images` are bytes, or still base64, data URIs or URLs."""
 
-    `None` is a question without an image.
-    """
-
-    image: bytes | str | None
+    images: tuple[bytes | str, ...]
     question: str
     options: Options
     stream: bool
@@ -45,7 +42,7 @@ class CheckedRequest:
 
 
 def checked_request(
-    image: bytes | str | None,
+    images: Sequence[bytes | str],
     question: str,
     options: AnswerOptions,
     stream: bool,
@@ -55,7 +52,8 @@ def checked_request(
     """Checks a request against the limits and returns it, with the latest of the questions before it.
 
     Raises:
-        ApiError: 422 for an empty or overlong question, a `k` above `max_k`, or an option that the mode does not take.
+        ApiError: 422 for an empty or overlong question, too many images, a `k` above `max_k`, or an option that the
+            mode does not take.
     """
     question = question.strip()
     if not question:
@@ -64,6 +62,9 @@ def checked_request(
         most = f"{settings.max_question_chars} are accepted (serving.max_question_chars)"
         message = f"the question has {len(question)} characters; at most {most}"
         raise ApiError(422, "question_too_long", message, param="question")
+    if len(images) > settings.max_images:
+        message = f"the question has {len(images)} images; at most {settings.max_images} are accepted"
+        raise ApiError(422, "too_many_images", f"{message} (serving.max_images)", param="images")
     before = (options.before or () if isinstance(options, RequestOptions) else before)[-FOLLOWED:]
     if not is_unicode("".join((question, *before))):
         raise ApiError(
@@ -80,7 +81,9 @@ def checked_request(
     chosen = Options(options.k, options.alpha, options.beta, filter=filter)
     earlier = tuple(text[: settings.max_question_chars] for text in before)
     on_error = options.on_generator_error
-    checked = CheckedRequest(image, question, chosen, stream, on_error, before=earlier, thoughts=options.thoughts)
+    checked = CheckedRequest(
+        tuple(images), question, chosen, stream, on_error, before=earlier, thoughts=options.thoughts
+    )
     if not isinstance(options, RequestOptions):
         return checked
     return replace(checked, mode=_mode(options), budget=options.budget, boxes=options.boxes or ())

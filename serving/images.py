@@ -96,11 +96,11 @@ def parse_base64(text: str, settings: ServingSettings) -> bytes:
         raise ApiError(422, "bad_image_url", message, param="image") from error
 
 
-def too_many_bytes(settings: ServingSettings) -> ApiError:
-    """Returns the error for an image over the byte limit."""
+def too_many_bytes(settings: ServingSettings, what: str = "the image is") -> ApiError:
+    """Returns the error for an image, or a body, over the byte limit."""
     limit = settings.max_image_bytes
     size = f"{limit / 2**20:g} MiB" if limit >= 2**20 else f"{limit} bytes"
-    return ApiError(413, "image_too_large", f"the image is larger than {size} (serving.max_image_bytes)", param="image")
+    return ApiError(413, "image_too_large", f"{what} larger than {size} (serving.max_image_bytes)", param="image")
 
 
 def _without_breaks(text: str) -> str:

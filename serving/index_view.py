@@ -27,14 +27,14 @@ class ResidentIndex(Protocol):
 
 
 class IndexView:
-    """Converts an index and its retrieval results to parts of responses."""
+    """Converts an index and its retrieval results to parts of responses; `counted` says whether its size is told."""
 
-    def __init__(self, index: EntityIndex) -> None:
-        self._index = index
+    def __init__(self, index: EntityIndex, counted: bool = True) -> None:
+        self._index, self._counted = index, counted
 
     def about(self) -> IndexOut:
         """Returns the name and size of the index."""
-        return IndexOut(name=self._index.name, entities=len(self._index))
+        return IndexOut(name=self._index.name, entities=len(self._index) if self._counted else None)
 
     def tokens(self) -> str | None:
         """Returns where the tokens are and why, in words; `None` for an index that is not in files."""

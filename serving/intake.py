@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from serving.admission import Ticket
 from serving.errors import ApiError, late_upload, out_of_time
 from serving.fields import CheckedRequest
-from serving.requests import image_bytes
+from serving.requests import image_bytes, naming
 from serving.service import PendingAnswer, Service
 from serving.settings import ServingSettings
 
@@ -39,7 +39,7 @@ async def take_in(
     ticket = service.admission.enter()  # before reading the upload: a full service must not buffer images
     began = time.perf_counter()
     try:
-        checked = await _in_time(service, _with_image(service, request, read), ticket)
+        checked = await _in_time(service, _with_images(service, request, read), ticket)
         service.traces.stage("upload", began, time.perf_counter())
         service.admission.uploaded(ticket)
         try:
@@ -85,13 +85,15 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(task, watch, return_exceptions=True)
 
 
-async def _with_image(service: Service, request: Request, read: Read[CheckedRequest]) -> CheckedRequest:
-    """Returns the request with the bytes of its image, decoded or fetched if necessary."""
-    checked = await read(request, service.settings)
-    if isinstance(checked.image, str):  # fetching from a slow server counts as part of the upload
-        data = await while_connected(request, image_bytes(checked.image, service.settings))
-        checked = replace(checked, image=data)
-    return checked
+async def _with_images(service: Service, request: Request, read: Read[CheckedRequest]) -> CheckedRequest:
+    """Returns the request with the bytes of its images, decoded or fetched if necessary."""
+    checked, images = await read(request, service.settings), list[bytes | str]()
+    for number, image in enumerate(checked.images, start=1):
+        if isinstance(image, str):  # fetching from a slow server counts as part of the upload
+            with naming(number, len(checked.images)):
+                image = await while_connected(request, image_bytes(image, service.settings))
+        images.append(image)
+    return replace(checked, images=tuple(images))
 
 
 async def _in_time(service: Service, upload: Awaitable[T], ticket: Ticket) -> T:

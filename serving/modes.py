@@ -20,7 +20,7 @@ from retriever.searching import Searcher
 from retriever.trail_views import TrailOut, Watch
 from retriever.types import Filter
 from serving.errors import ApiError, as_api_error
-from serving.fields import CheckedRequest
+from serving.fields import CheckedRequest, no_image
 from serving.schemas import AgentBudget, AnswerOut, ErrorDetail, OnGeneratorError
 from serving.service import Service
 
@@ -144,14 +144,19 @@ class ModeRuns:
         """Decodes the image of a request with a mode.
 
         Raises:
-            ApiError: 422 if there is no such mode, the budget is too large, or a box is outside the image; 429 if too
-                many agents are running; and those of `Service.decode`.
+            ApiError: 422 if there is no such mode, not one image, the budget is too large, or a box is outside the
+                image; 429 if too many agents are running; and those of `Service.decode`.
         """
         name = checked.mode or ""
         mode, limits = self._checked(name)
         budget = _within(checked.budget, limits)
         await self._service.check_filter(checked)
-        image, seconds = await self._service.decode(checked)
+        if not checked.images:
+            raise no_image("; an agent looks at one")
+        if len(checked.images) > 1:
+            message = "an agent looks at one image; send one, or leave mode out"
+            raise ApiError(422, "several_images", message, param="images")
+        [image], seconds = await self._service.decode(checked)
         if refusal := self._refusal():
             raise refusal
         try:

@@ -19,6 +19,10 @@ export function showReply(turn, reply) {
   if (reply.grounded === false) about.push("not word for word in the evidence");
   if (reply.crop) about.push("recognized in a part of the image");
   if (reply.turned) about.push(`recognized when turned by ${reply.turned}°`);
+  reply.photographs?.forEach(({ entity_title, recognized }, at) => {
+    const sure = recognized === null ? "" : ` (${Math.round(recognized * 100)}%)`;
+    about.push(`image ${at + 1}: ${entity_title ?? "nothing found"}${sure}`);
+  });
   const lines = reply.text ?? [];
   if (quote.length && reply.by_text) about.push("recognized by its label");
   else if (lines.length && !quote.length) about.push(`${reply.by_text ? "recognized by its label" : "read on the image"}: ${lines.map((line) => line.text).join(" · ")}`);
@@ -31,17 +35,19 @@ export function showReply(turn, reply) {
   );
 }
 
-/** Returns the photo with its lines of text marked. */
+/** Returns the photos with their lines of text marked. */
 function marked(turn, lines) {
-  const photo = turn.element.querySelector(".asked img");
-  if (!photo) return [];
-  const boxes = lines.map(({ text, box: [left, top, right, bottom] }) => {
-    const box = make("i", "", [], { title: text });
-    const place = { left, top, width: right - left, height: bottom - top };
-    for (const [name, share] of Object.entries(place)) box.style[name] = `${100 * share}%`;
-    return box;
+  const photos = [...turn.element.querySelectorAll(".asked img")];
+  return photos.flatMap(({ src, number }) => {
+    const own = lines.filter(({ photograph = 1 }) => photograph === number);
+    const boxes = own.map(({ text, box: [left, top, right, bottom] }) => {
+      const box = make("i", "", [], { title: text });
+      const place = { left, top, width: right - left, height: bottom - top };
+      for (const [name, share] of Object.entries(place)) box.style[name] = `${100 * share}%`;
+      return box;
+    });
+    return own.length ? [make("div", "read", [make("img", "", [], { src, alt: "Your photo with its text marked" }), ...boxes])] : [];
   });
-  return [make("div", "read", [make("img", "", [], { src: photo.src, alt: "Your photo with its text marked" }), ...boxes])];
 }
 
 /** Returns the answer's text; what an agent cites is linked. */
@@ -60,11 +66,12 @@ function cited(turn, reply) {
 /** Shows what a question that follows others is about, and how these complete it. */
 export function showTopic(turn, asked, { before }, { entity, searched }) {
   if (!before || !entity) return;
-  const named = turn.image && searched !== null;
-  const about = `About ${named ? `${entity.title}, not the photo` : turn.image ? "the photo" : entity.title}`;
+  const photo = turn.images.length;
+  const named = photo && searched !== null;
+  const about = `About ${named ? `${entity.title}, not the photo` : photo ? "the photo" : entity.title}`;
   turn.topic.textContent = searched && searched !== asked ? `${about}: ${searched}` : about;
   turn.topic.hidden = false;
-  if (named) turn.element.querySelector(".asked img")?.remove();
+  if (named) turn.element.querySelectorAll(".asked img").forEach((image) => image.remove());
 }
 
 export function showEntity(turn, entity) {
@@ -83,7 +90,8 @@ export function link(url) {
   return make("a", "", url.replace(/^https?:\/\//, ""), properties);
 }
 
-export function showEvidence(turn, evidence) {
+/** Shows the best section and the next ones, and the sections about the other things if photos show different things. */
+export function showEvidence(turn, { evidence = [], photographs = [], passages = [] }) {
   turn.evidence.hidden = !evidence.length;
   if (!evidence.length) return;
   const [best, ...others] = evidence;
@@ -91,7 +99,13 @@ export function showEvidence(turn, evidence) {
     make("summary", "", others.length === 1 ? "The next best section" : `The next ${others.length} best sections`),
     ...others.map((section) => passage(section.section, section)),
   ]);
-  turn.evidence.replaceChildren(passage(best.section, best), ...(others.length ? [more] : []));
+  const things = photographs.flatMap(({ sections }) => sections.slice(0, 1).map((section) => section.evidence));
+  const also = (passages.length ? passages : things).filter(({ entity_id }) => entity_id !== best.entity.id);
+  turn.evidence.replaceChildren(
+    passage(also.length ? `${best.entity.title}: ${best.section}` : best.section, best),
+    ...(others.length ? [more] : []),
+    ...also.map((section) => passage(`${section.entity_title}: ${section.section_title}`, section)),
+  );
   const mark = turn.evidence.querySelector("mark");
   if (mark) {
     const text = mark.parentElement;

@@ -1,4 +1,4 @@
-// The photo: chosen, dropped, pasted or taken with the camera.
+// The photos: chosen, dropped, pasted or taken with the camera.
 
 import { make, ownPath, request } from "./page-service.js";
 
@@ -7,32 +7,52 @@ const SIZES = [[2048, 0.92], [2048, 0.8], [1600, 0.8], [1024, 0.8]]; // sides in
 
 const byId = (id) => document.getElementById(id);
 const [drop, preview, camera, video] = ["drop", "preview", "camera", "video"].map(byId);
-let image = null;
+const addresses = new WeakMap(); // kept: the questions about a photo show it, too
+let images = [];
 let changed = () => {};
 
-/** Returns the photo, or null. */
-export const currentImage = () => image;
+/** Returns the photos. */
+export const currentImages = () => images;
 
-/** Calls `listener` whenever there is another photo, with "", or with what is wrong with what was dropped. */
+/** Calls `listener` whenever there are other photos, with "", or with what is wrong with what was dropped. */
 export const onImage = (listener) => (changed = listener);
 
-/** Takes another photo, or none. */
-export function setImage(blob) {
-  image = blob;
+/** Takes other photos, or none. */
+export function setImages(blobs) {
+  images = blobs;
+  const [blob = null, ...others] = blobs;
+  showMore(others);
   if (!blob) preview.removeAttribute("src");
   preview.hidden = byId("change").hidden = byId("remove").hidden = !blob;
   byId("drop-text").hidden = Boolean(blob);
   drop.classList.toggle("filled", Boolean(blob));
   changed("");
   if (!blob) return;
-  preview.src = URL.createObjectURL(blob); // kept: the questions about it show it, too
+  preview.src = addressOf(blob);
   preview.alt = `Your photo${blob.name ? `: ${blob.name}` : ""}`;
 }
 
-byId("remove").addEventListener("click", () => setImage(null));
+/** Shows the photos after the first one, each with a button that removes it. */
+function showMore(others) {
+  byId("more").hidden = !images.length;
+  const items = others.map((blob, at) => {
+    const remove = make("button", "quiet", "Remove", { type: "button", ariaLabel: `Remove photo ${at + 2}` });
+    remove.addEventListener("click", () => setImages(images.filter((one) => one !== blob)));
+    return make("li", "", [make("img", "", [], { src: addressOf(blob), alt: `Your photo ${at + 2}: ${blob.name ?? ""}` }), remove]);
+  });
+  byId("more").querySelector("ul").replaceChildren(...items);
+}
 
-/** Returns the address of the photo in this page; empty if it cannot be shown. */
-export const imageAddress = () => (preview.hidden ? "" : preview.src);
+function addressOf(blob) {
+  if (!addresses.has(blob)) addresses.set(blob, URL.createObjectURL(blob));
+  return addresses.get(blob);
+}
+
+byId("remove").addEventListener("click", () => setImages(images.slice(1)));
+byId("add").addEventListener("click", () => byId("another").click());
+
+/** Returns the address of each photo in this page; empty if it cannot be shown. */
+export const imageAddresses = () => images.map((blob, at) => (at === 0 && preview.hidden ? "" : addressOf(blob)));
 
 /** Returns the bytes to send: of a large image a smaller one; one that the browser cannot decode is left as it is. */
 export async function bytesToSend(blob) {
@@ -82,23 +102,28 @@ function canvasOf(source, width, height) {
 }
 
 preview.addEventListener("error", () => {
-  if (!image) return;
+  if (!images.length) return;
   preview.hidden = true; // such as HEIC outside of Safari; if it is no image, the service will say so
   byId("drop-text").hidden = false;
-  byId("drop-text").querySelector("strong").textContent = image?.name || "Your photo";
+  byId("drop-text").querySelector("strong").textContent = images[0].name || "Your photo";
   byId("file-hint").textContent = "This browser cannot show it. You can ask about it all the same.";
 });
 
 for (const input of [byId("file"), byId("capture")]) {
   input.addEventListener("change", () => {
-    if (input.files.length) setImage(input.files[0]);
+    if (input.files.length) setImages([...input.files]);
     input.value = ""; // so that choosing the same file again is a change too
   });
 }
 
+byId("another").addEventListener("change", ({ target }) => {
+  if (target.files.length) setImages([...images, ...target.files]);
+  target.value = "";
+});
+
 document.addEventListener("paste", (event) => {
-  const pasted = [...(event.clipboardData?.files ?? [])].find((file) => file.type.startsWith("image/"));
-  if (pasted) setImage(pasted);
+  const pasted = [...(event.clipboardData?.files ?? [])].filter((file) => file.type.startsWith("image/"));
+  if (pasted.length) setImages(pasted);
   else if (event.clipboardData && !isText(event)) takeAddress(addressIn(event.clipboardData));
 });
 
@@ -110,8 +135,8 @@ for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
     drop.classList.toggle("over", kind === "dragenter" || kind === "dragover");
     if (kind !== "drop") return;
     const folder = carried.items?.[0]?.webkitGetAsEntry?.()?.isDirectory;
-    if (folder) changed("This is a folder. Drop a single photo.");
-    else if (carried.files.length) setImage(carried.files[0]);
+    if (folder) changed("This is a folder. Drop photos.");
+    else if (carried.files.length) setImages([...carried.files]);
     else takeAddress(addressIn(carried));
   });
 }
@@ -133,10 +158,10 @@ function addressIn(carried) {
 async function takeAddress(address) {
   const [, kind, coded] = address.match(/^data:(image\/[^;,]+);base64,(.*)$/s) ?? [];
   try {
-    if (coded) return setImage(new Blob([Uint8Array.from(atob(coded), (byte) => byte.charCodeAt(0))], { type: kind }));
+    if (coded) return setImages([new Blob([Uint8Array.from(atob(coded), (byte) => byte.charCodeAt(0))], { type: kind })]);
     const path = ownPath(address);
     const response = path && (await request(path));
-    if (response?.ok && response.headers.get("content-type").startsWith("image/")) return setImage(await response.blob());
+    if (response?.ok && response.headers.get("content-type").startsWith("image/")) return setImages([await response.blob()]);
   } catch {
     // broken base64, or the service is away
   }
@@ -164,7 +189,7 @@ byId("shoot").addEventListener("click", async () => {
 byId("take").addEventListener("click", async () => {
   if (!video.videoWidth) return; // not yet
   const taken = await drawn(video, video.videoWidth, video.videoHeight);
-  setImage(new File([taken], "camera.jpg", { type: "image/jpeg" }));
+  setImages([new File([taken], "camera.jpg", { type: "image/jpeg" })]);
   camera.close();
 });
 

@@ -2,7 +2,7 @@
 
 import { showEntity, showEvidence, showReply, showTopic, showWhy } from "./page-answer.js";
 import { keepQuestion, keepTurn, keptTurns } from "./page-history.js";
-import { bytesToSend, currentImage, imageAddress, onImage, setImage, thumbnail } from "./page-image.js";
+import { bytesToSend, currentImages, imageAddresses, onImage, setImages, thumbnail } from "./page-image.js";
 import { events, hasKey, isReachable, keepKey, make, problemOf, request, serviceImage } from "./page-service.js";
 import { Trail } from "./page-trail.js";
 
@@ -70,7 +70,7 @@ async function submit() {
   const limited = Object.keys(filter).length ? { filter } : {};
   const options = { stream: true, ...limited, ...(agent ? { mode: mode.value } : follows) };
   before.push(asked);
-  const turn = newTurn(asked, currentImage(), options, imageAddress());
+  const turn = newTurn(asked, currentImages(), options, imageAddresses());
   history.prepend(turn.element);
   if (turn.element.getBoundingClientRect().top > innerHeight * 0.5 || turn.element.getBoundingClientRect().top < 0) {
     turn.element.scrollIntoView({ behavior: "smooth" });
@@ -94,7 +94,7 @@ async function submit() {
 
 async function answer(turn, asked, options) {
   const body = new FormData();
-  if (turn.image) body.append("image", new Blob([await bytesToSend(turn.image)]), turn.image.name ?? "image");
+  for (const image of turn.images) body.append("image", new Blob([await bytesToSend(image)]), image.name ?? "image");
   body.append("question", asked);
   body.append("options", JSON.stringify(options));
   const response = await request("answer", { method: "POST", body, signal: turn.abort.signal });
@@ -110,8 +110,8 @@ async function answer(turn, asked, options) {
     show(name, values);
   }
   if (!turn.ended) return fail(turn, "The service ended before its answer did.");
-  const photo = turn.image ? await thumbnail(turn.image) : "";
-  keepTurn({ asked, options, image: Boolean(turn.image), name: turn.image?.name, photo, events: kept });
+  const photos = await Promise.all(turn.images.map(thumbnail));
+  keepTurn({ asked, options, names: turn.images.map(({ name }) => name), photos, events: kept });
 }
 
 /** Returns a function that shows the events of an answer. */
@@ -123,7 +123,7 @@ function shower(turn, asked, options) {
     if (name === "retrieval") {
       retrieved = values;
       showEntity(turn, values.entity);
-      showEvidence(turn, values.evidence);
+      showEvidence(turn, values);
       showTopic(turn, asked, options, values);
       showWhy(turn, values);
     } else if (name === "answer") {
@@ -144,10 +144,10 @@ function shower(turn, asked, options) {
 
 /** Shows the answers from before a reload. */
 function restore() {
-  for (const { asked, options, image = true, name, photo, events: shown } of keptTurns().reverse()) {
-    const turn = newTurn(asked, image ? { name } : null, options, photo);
+  for (const { asked, options, names = [], photos = [], events: shown } of keptTurns().reverse()) {
+    const turn = newTurn(asked, names.map((name) => ({ name })), options, photos);
     history.prepend(turn.element);
-    before = image ? [] : [...before, asked]; // the photo is gone after a reload
+    before = names.length ? [] : [...before, asked]; // the photos are gone after a reload
     const show = shower(turn, asked, options);
     for (const [event, values] of shown) show(event, values);
     turn.element.setAttribute("aria-busy", "false");
@@ -163,7 +163,7 @@ function finish(turn, reply, trail) {
     trail.finish(reply.trail);
   } else {
     showEntity(turn, reply.entity); // none if the answer was only read on the image
-    showEvidence(turn, reply.evidence ?? []); // now with the span of the answer
+    showEvidence(turn, reply); // now with the span of the answer
     showWhy(turn, reply);
   }
   showIndex(reply.index);
@@ -171,7 +171,8 @@ function finish(turn, reply, trail) {
 }
 
 function showIndex({ name, entities }) {
-  byId("about").textContent = `${name}: ${entities.toLocaleString()} ${entities === 1 ? "entity" : "entities"}.`;
+  const size = entities === null ? "" : `: ${entities.toLocaleString()} ${entities === 1 ? "entity" : "entities"}`;
+  byId("about").textContent = `${name}${size}.`;
 }
 
 /** Tells users of screen readers what happens. */
@@ -186,18 +187,18 @@ function fail(turn, message) {
 }
 
 /** Returns the parts of a new entry of the history. */
-function newTurn(asked, image, options, address) {
+function newTurn(asked, images, options, addresses) {
   const id = `turn-${++turns}`;
   const abort = new AbortController();
   const stop = make("button", "quiet", "Stop", { type: "button", ariaLabel: `Stop answering: ${asked}` });
   stop.addEventListener("click", () => abort.abort());
-  const photo = address ? make("img", "", [], { src: address, alt: "" }) : null;
+  const photos = addresses.map((src, at) => (src ? make("img", "", [], { src, alt: "", number: at + 1 }) : null));
   const heading = make("h2", "", asked, { id: `${id}-question` });
   const part = (name, label) => make("div", name, [], { hidden: true, role: "group", ariaLabel: label });
   const why = make("details", "why", [make("summary", "", "Why this answer"), make("div", "steps")], { hidden: true, open: whyOpen });
   why.addEventListener("toggle", () => (whyOpen = why.open));
   const turn = {
-    image,
+    images,
     abort,
     stop,
     topic: make("p", "topic sure", "", { hidden: true }),
@@ -207,21 +208,21 @@ function newTurn(asked, image, options, address) {
     trail: part("trail", "Steps of the agent"),
     why,
   };
-  const parts = [make("header", "asked", [photo, heading, stop]), turn.topic, turn.answer, turn.entity, turn.evidence, turn.trail, why];
-  turn.element = make("article", options.mode ? "turn trailed" : "turn", [...parts, curlOf(asked, image, options)], { id });
+  const parts = [make("header", "asked", [...photos, heading, stop]), turn.topic, turn.answer, turn.entity, turn.evidence, turn.trail, why];
+  turn.element = make("article", options.mode ? "turn trailed" : "turn", [...parts, curlOf(asked, images, options)], { id });
   turn.element.setAttribute("aria-labelledby", heading.id);
   turn.element.setAttribute("aria-busy", "true");
   return turn;
 }
 
 /** Returns the request as a command for a shell. */
-function curlOf(asked, image, options) {
+function curlOf(asked, images, options) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-  const name = (image?.name ?? "photo.jpg").replace(/["\\]/g, "\\$&");
+  const named = ({ name }) => (name ?? "photo.jpg").replace(/["\\]/g, "\\$&");
   const command = [
     `curl -N ${new URL("answer", location.href)}`,
     ...(hasKey() ? ['-H "Authorization: Bearer $OMGM_KEY"'] : []),
-    ...(image ? [`-F ${quoted(`image=@"${name}"`)}`] : []),
+    ...images.map((image) => `-F ${quoted(`image=@"${named(image)}"`)}`),
     `--form-string ${quoted(`question=${asked}`)}`,
     `--form-string ${quoted(`options=${JSON.stringify(options)}`)}`,
   ].join(" \\\n  ");
@@ -256,7 +257,7 @@ async function loadExamples() {
     const thumbnail = serviceImage(example.image, { alt: "", loading: "lazy" });
     const button = make("button", "", thumbnail, { type: "button", title: example.question, ariaLabel: `Example: ${example.question}` });
     button.addEventListener("click", async () => {
-      setImage(await (await request(example.image)).blob());
+      setImages([await (await request(example.image)).blob()]);
       question.value = example.question;
       submit();
     });

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import httpx
 from starlette.datastructures import FormData, UploadFile
@@ -18,6 +18,7 @@ from serving.schemas import RequestFields, RequestOptions
 from serving.settings import ServingSettings
 
 _FORM_FIELDS = ("image", "question", "options")
+_TOGETHER = "the image is, or several are together,"
 
 
 async def read_request(request: Request, settings: ServingSettings) -> CheckedRequest:
@@ -54,16 +55,29 @@ async def image_bytes(image: bytes | str, settings: ServingSettings) -> bytes:
     return parse_base64(image, settings)
 
 
+@contextmanager
+def naming(number: int, images: int) -> Iterator[None]:
+    """Names the image, by its number, in errors about one of several."""
+    try:
+        yield
+    except ApiError as error:
+        error.message = f"image {number}: {error.message.removeprefix('image: ')}" if images > 1 else error.message
+        raise
+
+
 async def _read_json(request: Request, settings: ServingSettings) -> CheckedRequest:
-    fields = check(RequestFields, await read_json(request, settings, too_many_bytes(settings)))
-    if fields.image == "":
+    fields = check(RequestFields, await read_json(request, settings, too_many_bytes(settings, _TOGETHER)))
+    images = [*([] if fields.image is None else [fields.image]), *(fields.images or ())]
+    if "" in images:
         raise no_image()
-    return checked_request(fields.image, fields.question, fields, fields.stream, settings)
+    return checked_request(images, fields.question, fields, fields.stream, settings)
 
 
 @asynccontextmanager
-async def open_form(request: Request, settings: ServingSettings, fields: tuple[str, ...]) -> AsyncIterator[FormData]:
-    """Yields a multipart form that has only the given fields, each at most once.
+async def open_form(
+    request: Request, settings: ServingSettings, fields: tuple[str, ...], repeated: str = ""
+) -> AsyncIterator[FormData]:
+    """Yields a multipart form that has only the given fields, each at most once but for the `repeated` one.
 
     Raises:
         ApiError: 400 if it is malformed, 413 if it is too large, 422 for an unknown or repeated field.
@@ -71,8 +85,9 @@ async def open_form(request: Request, settings: ServingSettings, fields: tuple[s
     if "boundary=" not in request.headers["content-type"].lower():
         message = "the content type has no boundary; let the HTTP client set the Content-Type header"
         raise ApiError(400, "malformed_multipart", message)
-    body = read_body(request, settings, too_many_bytes(settings))
-    form = _FormParser(request.headers, body, max_files=3, max_fields=8, max_part_size=body_limit(settings))
+    body = read_body(request, settings, too_many_bytes(settings, _TOGETHER))
+    most = settings.max_images + 8  # a few more of both, to say what is wrong with them
+    form = _FormParser(request.headers, body, max_files=most, max_fields=most, max_part_size=body_limit(settings))
     try:
         data = await form.parse()
     except MultiPartException as error:
@@ -84,7 +99,7 @@ async def open_form(request: Request, settings: ServingSettings, fields: tuple[s
         for name, count in ((name, len(data.getlist(name))) for name in data):
             if name not in fields:
                 raise _unknown_form_field(name, fields)
-            if count > 1:
+            if count > 1 and name != repeated:
                 raise ApiError(422, "duplicate_field", f"{name} is given {count} times; send it once", param=name)
         yield data
     finally:
@@ -92,7 +107,7 @@ async def open_form(request: Request, settings: ServingSettings, fields: tuple[s
 
 
 async def _read_multipart(request: Request, settings: ServingSettings) -> CheckedRequest:
-    async with open_form(request, settings, _FORM_FIELDS) as data:
+    async with open_form(request, settings, _FORM_FIELDS, "image") as data:
         question, text = data.get("question"), data.get("options", "{}")
         if question is None:
             raise ApiError(422, "missing_question", NO_QUESTION, param="question")
@@ -100,14 +115,14 @@ async def _read_multipart(request: Request, settings: ServingSettings) -> Checke
             if not isinstance(value, str):
                 raise ApiError(422, "wrong_type", f"{name} must be a text field, not a file", param=name)
         options = check(RequestOptions, parse_json(str(text) or "{}", "options", "options"), "options")
-        image = await _form_image(data.get("image"), settings)
-        return checked_request(image, str(question), options, options.stream, settings)
+        images = [await _form_image(part, settings) for part in data.getlist("image")]
+        return checked_request(images, str(question), options, options.stream, settings)
 
 
-async def _form_image(part: UploadFile | str | None, settings: ServingSettings) -> bytes | str | None:
+async def _form_image(part: UploadFile | str, settings: ServingSettings) -> bytes | str:
     if part == "":
         raise no_image()
-    if part is None or isinstance(part, str):
+    if isinstance(part, str):
         return part
     if (part.size or 0) > settings.max_image_bytes:
         raise too_many_bytes(settings)

@@ -43,7 +43,7 @@ def add_responses_route(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/responses", response_model=ResponsesOut, responses=_RESPONSES, openapi_extra=_BODY)
     async def respond(request: Request) -> ResponsesOut | Response:
-        """Answers a conversation's last question about its latest image, if any, in the format of the Responses API.
+        """Answers a conversation's last question about its latest images, if any, in the format of the Responses API.
 
         The evidence is in `omgm`, in the response or in a stream's last event. Nothing is stored, so send the whole
         conversation.

@@ -73,8 +73,8 @@ class ResponsesFields(RequestModel):
             ]
         ],
     )
-    """The conversation. The text of the last user message is the question; its last image, or else the most recent one
-    before it, is the image: a data URI or a URL on an allowed host. Other items are not read."""
+    """The conversation. The text of the last user message is the question; the images are its own,
+    or else those of the most recent one with some: data URIs or URLs on an allowed host. Other items are not read."""
     stream: bool = False
     """Whether to answer with server-sent events."""
     max_output_tokens: int | None = Field(default=None, ge=1)

@@ -79,6 +79,9 @@ class RequestFields(RequestOptions):
     image: str | None = None
     """The image as base64, with or without the `data:image/jpeg;base64,` of a data URI, or its URL on an allowed
     host. Without one, all sections are searched for the question."""
+    images: list[str] | None = None
+    """Several images in the same way, such as both sides of a thing, or two things to compare. In a form, repeat
+    `image`."""
     question: str = Field(examples=["What is the capital of this country?"])
     """The question about the image, or one that names what it is about."""
 
@@ -144,14 +147,16 @@ class CandidateOut(View):
     """The score that candidates are ranked by."""
     image: str | None
     """Path of its main image on this service, null without one."""
+    photograph: int = 1
+    """The number of the question's image that it scores by."""
 
 
 class IndexOut(View):
     """The index that was searched."""
 
     name: str
-    entities: int
-    """Number of entities in it."""
+    entities: int | None
+    """Number of entities in it; null if keys see only some (serving.key_filters)."""
 
 
 class RetrieveOut(RetrievalView):
@@ -271,14 +276,6 @@ class ErrorOut(View):
     error: ErrorDetail
 
 
-class ExampleOut(View):
-    """An example image with a question."""
-
-    image: str
-    """Path of the image on this service."""
-    question: str
-
-
 class ReadyOut(View):
     """The state of a service that accepts requests."""
 
@@ -297,6 +294,7 @@ class LimitsOut(View):
 
     max_image_bytes: int
     max_image_pixels: int
+    max_images: int
     max_question_chars: int
     max_k: int
     timeout_s: float

@@ -23,12 +23,12 @@ from retriever.types import NO_IMAGE, Evidence, Generation, GenerationRequest, Q
 from serving.admission import Admission
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
-from serving.fields import CheckedRequest, no_image
+from serving.fields import CheckedRequest
 from serving.images import decode_image
 from serving.index_view import IndexView
 from serving.lanes import ParallelRetriever, PipelinedRetriever
 from serving.metrics import Metrics
-from serving.requests import image_bytes
+from serving.requests import image_bytes, naming
 from serving.schemas import AnswerOut, ErrorDetail, EvidenceOut, OnGeneratorError, RetrieveOut
 from serving.settings import ServingSettings
 from serving.tracing import Traces
@@ -60,7 +60,7 @@ class Service:
     ) -> None:
         self.index = retriever.index
         check(self.index, (), settings.key_filters.values())
-        self.view = IndexView(self.index)
+        self.view = IndexView(self.index, counted=not settings.key_filters)
         self.generator = generator
         self.settings = settings
         lanes = retriever.lanes if isinstance(retriever, ParallelRetriever) else ()
@@ -74,18 +74,19 @@ class Service:
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     async def retrieve(self, checked: CheckedRequest, request_id: str) -> PendingAnswer:
-        """Decodes the image, if there is one, and runs the retrieval.
+        """Decodes the images, if there are any, and runs the retrieval; each image counts as a request meanwhile.
 
         Raises:
-            ApiError: The image is invalid, the deadline passes in the queue, or the worker is dead.
+            ApiError: An image is invalid, the deadline passes in the queue, or the worker is dead.
         """
         started, deadline = time.perf_counter(), time.monotonic() + self.settings.timeout_s
         await self.check_filter(checked)
-        image = NO_IMAGE if checked.image is None else (await self.decode(checked))[0]
-        decoded = time.perf_counter()
-        options = scoped(checked.options)
-        query = Query(image, checked.question, request_id, options, before=checked.before)
-        result = await self.batcher.submit(query, deadline)
+        with self.admission.inner(len(checked.images[1:])):
+            first, *more = (await self.decode(checked))[0] or [NO_IMAGE]
+            decoded = time.perf_counter()
+            options = scoped(checked.options)
+            query = Query(first, checked.question, request_id, options, before=checked.before, more=tuple(more))
+            result = await self.batcher.submit(query, deadline)
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
         self.traces.stages(timings, time.perf_counter())
@@ -123,19 +124,22 @@ class Service:
         request = replace(request, stop=checked.stop, max_tokens=checked.max_tokens, others=others)
         return PendingAnswer(request, found, response, started, checked.thoughts)
 
-    async def decode(self, checked: CheckedRequest) -> tuple[Image.Image, float]:
-        """Decodes the image of a request; returns it and the seconds that took.
+    async def decode(self, checked: CheckedRequest) -> tuple[list[Image.Image], float]:
+        """Decodes the images of a request; returns them and the seconds that took.
 
         Raises:
-            ApiError: The image is invalid or missing.
+            ApiError: An image is invalid.
         """
-        if checked.image is None:
-            raise no_image("; an agent looks at one")
-        data = await image_bytes(checked.image, self.settings)
-        image, seconds = await anyio.to_thread.run_sync(self._decode, data, limiter=self._decoders)
-        self.admission.decoded(seconds)
-        self.metrics.stage("decode", seconds)
-        return image, seconds
+        images, total = list[Image.Image](), 0.0
+        for number, given in enumerate(checked.images, start=1):
+            with naming(number, len(checked.images)):
+                data = await image_bytes(given, self.settings)
+                image, seconds = await anyio.to_thread.run_sync(self._decode, data, limiter=self._decoders)
+            self.admission.decoded(seconds)
+            self.metrics.stage("decode", seconds)
+            images.append(image)
+            total += seconds
+        return images, total
 
     async def retrieve_query(self, query: Query) -> RetrievalResult:
         """Retrieves for an agent, in a batch with other requests; never refused for lack of a place.

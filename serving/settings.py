@@ -43,6 +43,7 @@ class ServingSettings(BaseModel):
     Attributes:
         max_image_bytes: Largest upload of an image, in bytes.
         max_image_pixels: Largest width times height of an image.
+        max_images: Most images of a question.
         max_image_side: Larger images are shrunk to this longest side, in pixels.
         max_question_chars: Longest question, in characters.
         max_k: Largest `k` of a request.
@@ -74,6 +75,7 @@ class ServingSettings(BaseModel):
 
     max_image_bytes: int = Field(default=24 * 2**20, ge=1)
     max_image_pixels: int = Field(default=65_000_000, ge=1)
+    max_images: int = Field(default=4, ge=1)
     max_image_side: int = Field(default=2048, ge=64)
     max_question_chars: int = Field(default=512, ge=1)
     max_k: int = Field(default=100, ge=1)

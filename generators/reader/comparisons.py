@@ -105,6 +105,27 @@ def quantities(text: str) -> list[Quantity]:
     return numbers
 
 
+_WHICH = re.compile(
+    rf"(?:which|what|who)\b.*? (?:(is|are|was|were) (?:the )?({'|'.join(_BASES)}|taller|longer|higher|deeper|thicker"
+    r"|older|heavier)(?: \w+)?|(has|have) (more|fewer|less) ([\w ]+))",
+    re.IGNORECASE,
+)
+
+
+def measure_of(question: str) -> str:
+    """Returns the question for what a question compares several things by; any other question as it is.
+
+    Example:
+        >>> [measure_of(text) for text in ("Which country is larger?", "Which has more people?", "What is this?")]
+        ['How large is it?', 'How many people has it?', 'What is this?']
+    """
+    match = _WHICH.fullmatch(" ".join(question.split()).rstrip(" ?.!"))
+    if match is None:
+        return question
+    verb, how = (match[1] or match[3]).lower(), (match[2] or match[4]).lower()
+    return _open(verb, "it", how, match[5] or "", None)
+
+
 def comparison_of(question: str) -> Comparison | None:
     """Returns the comparison that a question asks for, or `None`.
 

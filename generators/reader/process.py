@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from generators.reader.reader import ExtractiveReader
 from generators.reader.titles import asked_for, pointing
+from generators.things import about_each
 from retriever.types import ArticleImage, Evidence, Generation, GenerationRequest, OtherSection
 
 LONGEST_REPLY = 2**26
@@ -62,6 +63,9 @@ class ReaderProcess:
         Raises:
             ConnectionResetError: The process has ended.
         """
+        return await about_each(requests, self._read_all)
+
+    async def _read_all(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         return list(await asyncio.gather(*map(self._read, requests)))
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
@@ -70,7 +74,7 @@ class ReaderProcess:
         Raises:
             ConnectionResetError: The process has ended.
         """
-        generation = await self._read(request)
+        [generation] = await self.generate([request])
         if generation.answer is not None:
             yield generation.answer
         yield generation
@@ -122,7 +126,8 @@ async def _start() -> Process:
 
 def _generation(fields: dict[str, Any]) -> Generation:
     span, evidence = fields["span"], fields["evidence"]
-    return Generation(**fields | {"span": span and tuple(span), "evidence": evidence and _evidence(evidence)})
+    found = {"span": span and tuple(span), "evidence": evidence and _evidence(evidence), "passages": ()}
+    return Generation(**fields | found)
 
 
 def _evidence(fields: dict[str, Any]) -> Evidence:

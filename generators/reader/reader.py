@@ -18,6 +18,7 @@ from generators.reader.model import WEIGHTS_FILE, SpanModel, Window, windows
 from generators.reader.names import asks_description, asks_name, first_sentence
 from generators.reader.spans import Span, best_span
 from generators.reader.titles import asked_for, pointing
+from generators.things import about_each
 from retriever.lexical import is_english
 from retriever.models.bm25 import BM25
 from retriever.types import Evidence, Generation, GenerationRequest
@@ -126,6 +127,9 @@ class ExtractiveReader:
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns one answer per request."""
+        return await about_each(requests, self._generate)
+
+    async def _generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         return list(map(asked_for, requests, self.read_all(list(map(pointing, requests)))))
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:

@@ -31,7 +31,7 @@ from indexes.knowledge.understanding.fields import image_pattern
 from indexes.knowledge.understanding.languages import is_foreign
 from indexes.labeled_values import Names
 from indexes.progress import progress_bar
-from retriever.files import is_pointer
+from indexes.svg import is_pointer
 from retriever.images import ImageError
 from retriever.types import Entity
 from retriever.unspaced import count_words

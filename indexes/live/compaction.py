@@ -21,10 +21,12 @@ from indexes.lines import Articles, save_offsets, to_row
 from indexes.live.changes import Addition
 from indexes.live.stored_rows import JoinedKeys, StoredRows
 from indexes.live.version import Version
+from indexes.parts.layout import POSITIONS, positions_after
 from indexes.progress import bars
 from indexes.store.change_log import sync_folder
 from indexes.store.columns import ColumnFiles, Encoded, column_files, columns
 from indexes.store.engines import find_engine
+from indexes.store.generations import index_of
 from indexes.store.keys import Keys
 from indexes.store.layout import THUMBNAILS
 from indexes.store.manifest import (
@@ -40,6 +42,7 @@ from indexes.store.manifest import (
 from indexes.store.recall import held_out_queries
 from indexes.store.search_kinds import AT_LEAST, write_search
 from indexes.store.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
+from indexes.store.word_search import WHOLE_WORDS
 from indexes.workers import split
 from retriever.files import as_line, replacing, write_whole
 from retriever.types import IntArray
@@ -82,8 +85,14 @@ def write_generation(version: Version, target: Path) -> None:
 
 
 def _write(version: Version, out: Path) -> None:
-    sources = [source if isinstance(source, int) else source.change for source in version.sources()]
+    places, old = list(version.sources()), version.base.folder
+    sources = [source if isinstance(source, int) else source.change for source in places]
+    if (old / WHOLE_WORDS).is_file():
+        _link(old / WHOLE_WORDS, out / WHOLE_WORDS)
     write_rows(StoredRows([version.base]), sources, out, _report(version, len(sources)), version.changes)
+    if (old / POSITIONS).is_file():
+        rows = (source if isinstance(source, int) else version.removed.get(source.change.id) for source in places)
+        save_array(out / POSITIONS, positions_after(np.load(old / POSITIONS), rows, index_of(old)))
 
 
 def write_rows(old: StoredRows, sources: Sequence[Source], out: Path, report: Report, changes: int = 0) -> None:

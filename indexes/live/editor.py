@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -33,10 +32,9 @@ from indexes.live.pictures import main_part, new_pictures, with_staying
 from indexes.store.columns import ColumnModel, Encoded, Stored, columns_of
 from indexes.store.manifest import keys_are_images
 from retriever.borders import trim
+from retriever.filters import SCOPE
 from retriever.protocols import DualEncoder, FusionEncoder, Summarizer
 from retriever.types import LABELED, Entity, FloatArray
-
-logger = logging.getLogger(__name__)
 
 
 class Editor:
@@ -74,7 +72,7 @@ class Editor:
                 "was built with" + (", or pass --set sections.kind=hybrid" if lacking == ["sections"] else "")
             )
         self.models: AbstractContextManager[Any] = nullcontext() if models is None else models
-        self.compact_after, self._failed_at = compact_after, 0
+        self.compact_after = compact_after
         inputs = index.manifest.inputs
         keys = encoder if keys_are_images(inputs.candidates) else None
         self._images = ImageModels(inputs.codec, keys, fusion)
@@ -82,7 +80,6 @@ class Editor:
         self._summarizer: Summarizer | None = None
         self._summarizing = threading.Lock()
         self._dropped = title_rule(inputs.drop_sections)
-        self._compacting = threading.Lock()
 
     @property
     def image_use(self) -> ImageUse:
@@ -95,20 +92,21 @@ class Editor:
         An entity keeps its labeled images, which are not part of its article.
 
         Raises:
+            KeyError: An entity is one that the caller may not see; none is changed.
             ValueError: The index is closed, or was built with another summarizer.
             OSError: The articles could not be written; none of them is added.
         """
         called = [called_as_indexed(one.entity, self.index) for one in articles]
         pairs = zip(articles, called, strict=True)
         articles = [one._replace(entity=without_lists(entity, self._dropped)) for one, entity in pairs]
-        self.index.apply(self._additions(articles))
-        self._compact_when_due()
+        self.index.apply(self._additions(articles), SCOPE.get())
+        self.index.compact_when_due(self.compact_after)
 
     def remove(self, ids: Sequence[str]) -> None:
         """Removes entities; on return, the removal is on disk and they are no longer found.
 
         Raises:
-            KeyError: One of them is not in the index; none is removed.
+            KeyError: One of them is not in the index, or the caller may not see it; none is removed.
             ValueError: The index is closed.
             OSError: The removal could not be written; none is removed.
         """
@@ -116,8 +114,8 @@ class Editor:
         for entity_id, row in rows:
             if row is None:
                 raise KeyError(entity_id)
-        self.index.apply([Removal(self.index.entity(row).id) for _, row in rows if row is not None])
-        self._compact_when_due()
+        self.index.apply([Removal(self.index.entity(row).id) for _, row in rows if row is not None], SCOPE.get())
+        self.index.compact_when_due(self.compact_after)
 
     def holds(self, article: Article) -> bool:
         """Returns whether the index has exactly this article, judged by its text and the thumbnail of its main image.
@@ -276,22 +274,6 @@ class Editor:
             images = np.concatenate([images, np.broadcast_to(text, images.shape)], axis=1)
         keys = images if keys_are_images(candidates) else text
         return keys.astype(np.float16).astype(np.float32)  # rounded as in the files
-
-    def _compact_when_due(self) -> None:
-        # Not `index.changes`: replacing the same article repeatedly fills the log, too.
-        due = self.compact_after and self.index.version.logged >= self._failed_at + self.compact_after
-        if due and self._compacting.acquire(blocking=False):
-            threading.Thread(target=self._compact, name="compact the index").start()
-
-    def _compact(self) -> None:
-        try:
-            self.index.compact()
-            self._failed_at = 0
-        except Exception:  # the index can be read and changed as before
-            self._failed_at = self.index.version.logged
-            logger.exception("%s: could not be compacted; will try again later", self.index.root)
-        finally:
-            self._compacting.release()
 
 
 def _small(article: Article) -> bytes:

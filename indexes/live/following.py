@@ -93,7 +93,7 @@ class FollowingIndex(VersionedIndex):
         if not self._changing.acquire(blocking=False):
             return False  # another thread is doing it
         try:
-            changed = self._follow(at_once=wait)
+            changed = self._follows and self._follow(at_once=wait)  # unless another thread has taken over
             while wait and self._opening is not None:
                 self._opening.wait()
                 changed = self._follow() or changed

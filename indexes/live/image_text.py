@@ -14,6 +14,7 @@ from indexes.live.version import Version
 from indexes.store.image_text import IMAGE_TEXT, documents_of, encode_texts
 from indexes.store.index import Index
 from indexes.store.keys import as_query, load_owners
+from indexes.store.postings import InvertedLists, Learned
 from indexes.store.search import StoredVectors
 from indexes.store.word_search import WordSearch
 from retriever.filters import fits
@@ -37,19 +38,30 @@ class IndexText:
         encoded = self._index.column(IMAGE_TEXT, row)
         return encoded is not None and len(encoded.parts) > 0
 
-    def similar(self, text: str, k: int, rows: Iterable[int] = (), filter: Filter = ()) -> dict[int, float]:
+    def lists(self) -> list[InvertedLists]:
+        """Returns the words of entities in files, and of later changes."""
+        version = self._version()
+        return [self._of(version.base).words.lists, self._changed(version).lists]
+
+    def similar(
+        self, text: str, k: int, rows: Iterable[int] = (), filter: Filter = (), learned: Learned | None = None
+    ) -> dict[int, float]:
         """Returns how similar the text on images of entities and their names are to a text, from 0 to 1, by their rows.
 
-        These are the `k` most similar that fit a filter, best first, and those at `rows`.
+        These are the `k` most similar that fit a filter, best first, and those at `rows`. Weights are `learned` from
+        the files unless given.
         """
         version, wanted = self._version(), list(rows)
         changed, gone = {entry.row for entry in version.entries.values()}, set(version.removed.values())
         of_files = [row - version.start for row in wanted if row not in changed]
         among = version.base.fields.among(filter) if filter else None
-        found = self._of(version.base).words.similar(text, k + len(gone), of_files, among)
+        words, new_words = self._of(version.base).words, self._changed(version)
+        if learned is not None:
+            words, new_words = (WordSearch(own.lists.with_weights(learned)) for own in (words, new_words))
+        found = words.similar(text, k + len(gone), of_files, among)
         every = {row + version.start: value for row, value in found.items() if row not in gone}
         unfit = {entry.row for entry in version.entries.values() if not fits(entry.change.entity, filter)}
-        new = self._changed(version).similar(text, k + len(unfit), [row for row in wanted if row in changed])
+        new = new_words.similar(text, k + len(unfit), [row for row in wanted if row in changed])
         every |= {row: value for row, value in new.items() if row not in unfit}
         best = sorted(every, key=lambda row: -every[row])[:k]
         return {row: every[row] for row in dict.fromkeys([*best, *wanted]) if row in every}
@@ -62,11 +74,12 @@ class IndexText:
 
     def scores_of_query(self, query: FloatArray, rows: Sequence[int]) -> list[float]:
         """Returns the scores of entities like `scores_of`, for a query [length of a key] (`indexes.store.keys`)."""
-        version = self._version()
-        entries = {entry.row: entry.change.keys for entry in version.entries.values()}
-        files = self._of(version.base)
-        keys = (entries[row] if row in entries else files.keys_of(row - version.start) for row in rows)
-        return [float((own @ query).max(initial=0)) for own in keys]
+        return [float((self.keys_of(row) @ query).max(initial=0)) for row in rows]
+
+    def keys_of(self, row: int) -> FloatArray:
+        """Returns the keys of an entity, float32 [keys, length of a key]: none if it is not searchable."""
+        home, own = self._index.at(row) if isinstance(self._index, VersionedIndex) else (self._index, row)
+        return self._of(home).keys_of(own) if isinstance(home, Index) else home.change.keys
 
     def _version(self) -> Version:
         return self._index.version if isinstance(self._index, VersionedIndex) else Version(self._index)

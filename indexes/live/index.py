@@ -16,12 +16,13 @@ from indexes.live.compaction import write_generation
 from indexes.live.following import FollowingIndex, hold
 from indexes.live.opening import Opened
 from indexes.live.version import Entry, Version
-from indexes.parts.layout import read_part
 from indexes.store import generations
 from indexes.store.change_log import ChangeLog, sync_folder
 from indexes.store.index import Index, OpenOptions
 from indexes.store.lock import locked
 from indexes.store.manifest import read_manifest
+from retriever.filters import fits
+from retriever.types import Filter
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,8 @@ class LiveIndex(FollowingIndex):
         self._generation = opened.files.generation  # of the log
         self._writer: ExitStack | None = None  # holds the lock; `None` if the index is only read
         self._log: ChangeLog | None = None
-        self._compacting, self._taking = threading.Lock(), threading.Lock()
+        self._compacting, self._taking, self._due = threading.Lock(), threading.Lock(), threading.Lock()
+        self._failed_at = 0  # of compaction, in changes
         self._waiting: deque[_Waiting] = deque()
 
     @classmethod
@@ -72,10 +74,6 @@ class LiveIndex(FollowingIndex):
         """
         with ExitStack() as held:
             if write:
-                if (part := read_part(folder)) is not None:
-                    raise ValueError(
-                        f"{folder}: is {part}; change the whole index, and split it again with `omgm index split`"
-                    )
                 read_manifest(generations.current_files(folder))  # before the lock, which would create a folder
                 held.enter_context(locked(folder, doing))
                 generations.remove_leftovers(folder)
@@ -110,19 +108,24 @@ class LiveIndex(FollowingIndex):
                     self._continue_log()
                     self._writer, self._follows = held.pop_all(), False
 
-    def apply(self, changes: Sequence[Change]) -> None:
+    def apply(self, changes: Sequence[Change], scope: Filter = ()) -> None:
         """Makes changes; on return, they are on disk, and every later search sees them.
 
         Changes of callers that wait at the same time are written together.
 
+        Args:
+            changes: The changes.
+            scope: What the entities must fit that are changed, before and after.
+
         Raises:
+            KeyError: One does not, so that there is no such entity for this caller; none of the changes is made.
             OSError: The changes could not be written; none of them is made.
             ValueError: The index is not open for changes, or an addition does not match it.
         """
         for change in changes:
             if isinstance(change, Addition):
                 change.check(self.manifest)
-        waiting = _Waiting(changes)
+        waiting = _Waiting(changes, scope)
         self._waiting.append(waiting)
         with self._changing:
             if waiting.open:
@@ -157,6 +160,23 @@ class LiveIndex(FollowingIndex):
                 self._thumbnails.keep(entry.change.thumbnail for entry in list(self._entries.values()))
             return True
 
+    def compact_when_due(self, after: int) -> None:
+        """Compacts the index in a thread once so many changes are in the log; 0 never does."""
+        # Not `changes`: replacing the same article repeatedly fills the log, too.
+        due = after and self.version.logged >= self._failed_at + after
+        if due and self._due.acquire(blocking=False):
+            threading.Thread(target=self._compact, name="compact the index").start()
+
+    def _compact(self) -> None:
+        try:
+            self.compact()
+            self._failed_at = 0
+        except Exception:  # the index can be read and changed as before
+            self._failed_at = self.version.logged
+            logger.exception("%s: could not be compacted; will try again later", self.root)
+        finally:
+            self._due.release()
+
     def close(self) -> None:
         """Lets other processes change the index, after waiting for threads; the index stays readable."""
         super().close()
@@ -170,21 +190,37 @@ class LiveIndex(FollowingIndex):
 
     def _commit(self, batch: Sequence[_Waiting]) -> None:
         """Writes the changes of several callers with one sync; called by one thread at a time."""
-        changes = [change for waiting in batch for change in waiting.changes]
+        after, records = self._current, list[bytes]()
         try:
             log = self._open_log()
-            for change in changes:
-                if isinstance(change, Addition):
-                    self._thumbnails.write(change.thumbnail)
-            after = self._after(self._current, changes)
-            log.append([to_bytes(change) for change in changes])
+            for waiting in batch:
+                if waiting.scope and (hidden := self._hidden(after, waiting)):
+                    waiting.error = KeyError(hidden)
+                    continue
+                for change in waiting.changes:
+                    if isinstance(change, Addition):
+                        self._thumbnails.write(change.thumbnail)
+                after = self._after(after, waiting.changes)
+                records += map(to_bytes, waiting.changes)
+            log.append(records)
             self._current = after
         except BaseException as error:
             for waiting in batch:
-                waiting.error = error
+                waiting.error = waiting.error or error
         finally:
             for waiting in batch:
                 waiting.open = False
+
+    def _hidden(self, version: Version, waiting: _Waiting) -> str:
+        """Returns the id of an entity that a caller would change outside its scope, or ""."""
+        for change in waiting.changes:
+            row = version.row_of(change.id)
+            old = None if row is None else self.entity(row)
+            there = [old] if old is not None and old.id == change.id else []
+            there += [change.entity] if isinstance(change, Addition) else []
+            if not all(fits(entity, waiting.scope) for entity in there):
+                return change.id
+        return ""
 
     def _open_log(self) -> ChangeLog:
         """Returns the log; the first change creates it."""
@@ -223,8 +259,8 @@ class LiveIndex(FollowingIndex):
 class _Waiting:
     """The pending changes of one caller."""
 
-    def __init__(self, changes: Sequence[Change]) -> None:
-        self.changes = changes
+    def __init__(self, changes: Sequence[Change], scope: Filter) -> None:
+        self.changes, self.scope = changes, scope
         self.open = True
         self.error: BaseException | None = None
 

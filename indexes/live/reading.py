@@ -70,9 +70,9 @@ class VersionedIndex(Index):
         """Returns the number of entities."""
         return len(self.version)
 
-    def search(self, vectors: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
-        """Returns scores and rows; see `Index.search`."""
-        return self.version.search(vectors, k, filter)
+    def search_keys(self, queries: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
+        """Returns scores and rows; see `Index.search_keys`."""
+        return self.version.search_keys(queries, k, filter)
 
     def row_of(self, entity_id: str) -> int | None:
         """Returns the row of an entity, or `None` if it is not in the index."""
@@ -90,58 +90,58 @@ class VersionedIndex(Index):
         Raises:
             IndexError: There is no such row, or its version is no longer held.
         """
-        home, own = self._at(row)
+        home, own = self.at(row)
         return home.change.entity if isinstance(home, Entry) else home.entity(own)
 
     def summary(self, row: int) -> str:
         """Returns the summary of the article at `row`; raises errors like `entity`."""
-        home, own = self._at(row)
+        home, own = self.at(row)
         return home.change.summary if isinstance(home, Entry) else home.summary(own)
 
     def image_path(self, row: int) -> Path | None:
         """Returns the path of the main image's thumbnail, or `None`."""
         try:
-            home, own = self._at(row)
+            home, own = self.at(row)
         except IndexError:
             return None
         return self._thumbnails.path(home.change.thumbnail) if isinstance(home, Entry) else home.image_path(own)
 
     def labeled_keys(self, row: int) -> FloatArray:
         """Returns those keys of an entity that are labeled images, float32 [keys, length]; raises like `entity`."""
-        home, own = self._at(row)
+        home, own = self.at(row)
         if isinstance(home, Entry):
             return home.change.keys[len(home.change.keys) - home.change.labeled :]
         return labeled_keys(home.folder, home.manifest, own)
 
     def article_keys(self, row: int) -> FloatArray:
         """Returns the other keys of a searchable entity, float32 [keys, length]; raises like `entity`."""
-        home, own = self._at(row)
+        home, own = self.at(row)
         if isinstance(home, Entry):
             return home.change.keys[: len(home.change.keys) - home.change.labeled]
         return article_keys(home.folder, home.manifest, own)
 
     def main_is_labeled(self, row: int) -> bool:
         """Returns whether a labeled image replaces an entity's missing main image; raises errors like `entity`."""
-        home, own = self._at(row)
+        home, own = self.at(row)
         if isinstance(home, Entry):
             return 0 < home.change.labeled == len(home.change.keys)
         return own in labeled_numbers(home.folder, home.manifest, own)
 
     def token_rows(self, row: int) -> range:
         """Returns the rows of an entity's tokens, see `Index.token_rows`; raises errors like `entity`."""
-        home, own = self._at(row)
+        home, own = self.at(row)
         count = len(home.change.tokens) if isinstance(home, Entry) else len(home.token_rows(own))
         return range(row * _SPREAD, row * _SPREAD + count)
 
     def section_rows(self, row: int) -> range:
         """Returns the rows of an entity's section tokens; raises errors like `entity`."""
-        home, own = self._at(row)
+        home, own = self.at(row)
         count = home.change.token_sections if isinstance(home, Entry) else len(home.section_rows(own))
         return range(row * _SPREAD, row * _SPREAD + count)
 
     def labeled_tokens(self, row: int) -> HostTokens:
         """Returns the tokens of an entity's labeled images, see `Index.stored_tokens`; raises errors like `entity`."""
-        home, own = self._at(row)
+        home, own = self.at(row)
         if isinstance(home, Entry):
             count = len(home.change.tokens)
             return _tokens(home, range(count - home.change.labeled_tokens, count))
@@ -149,7 +149,7 @@ class VersionedIndex(Index):
 
     def image_tokens(self, row: int) -> HostTokens:
         """Returns the tokens of the images of an entity's article, see `Index.stored_tokens`; raises like `entity`."""
-        home, own = self._at(row)
+        home, own = self.at(row)
         if isinstance(home, Entry):
             first = home.change.token_sections
             return _tokens(home, range(first, first + home.change.image_tokens))
@@ -158,7 +158,7 @@ class VersionedIndex(Index):
 
     def column(self, name: str, row: int) -> Encoded | None:
         """Returns the rows of an entity in a column; see `Index.column`; raises errors like `entity`."""
-        home, own = self._at(row)
+        home, own = self.at(row)
         return home.column(name, own) if isinstance(home, Index) else home.change.columns.get(name)
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
@@ -197,7 +197,7 @@ class VersionedIndex(Index):
             raise ValueError(f"{self.root}: has {changes} not yet in its files; compact it first")
         return self.version.base
 
-    def _at(self, row: int) -> tuple[Entry, int] | tuple[Index, int]:
+    def at(self, row: int) -> tuple[Entry, int] | tuple[Index, int]:
         """Returns where a row is stored: its entry in the log, or the index of its files and the row there."""
         entry = self._entries.get(row)
         if entry is not None:
@@ -215,7 +215,7 @@ class VersionedIndex(Index):
             IndexError: There is no such row.
         """
         row, start = divmod(span.start, _SPREAD)
-        home, own = self._at(row)
+        home, own = self.at(row)
         rows = range(len(home.change.tokens)) if isinstance(home, Entry) else home.token_rows(own)
         if start + len(span) > len(rows):
             raise IndexError(f"entity {self.entity(row).id!r} has {len(rows)} rows of tokens, not {start + len(span)}")

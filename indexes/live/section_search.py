@@ -45,8 +45,22 @@ class IndexSections:
         self._files: WeakKeyDictionary[Index, SearchedSections] = WeakKeyDictionary()
         self._changes: WeakKeyDictionary[Version, SearchedSections] = WeakKeyDictionary()
 
+    def lists(self) -> list[InvertedLists]:
+        """Returns the words of sections in files, and of later changes; none if the index has none."""
+        return [part.words for part in self._searched()[1:] if part.words is not None]
+
+    def _searched(self) -> tuple[Version, SearchedSections, SearchedSections]:
+        version = self._index.version if isinstance(self._index, VersionedIndex) else Version(self._index)
+        files = self._of(self._files, version.base, sections_of)
+        return version, files, self._of(self._changes, version, lambda version: _of_changes(version, files))
+
     def search(
-        self, question: str, vector: FloatArray | None, excluded: Collection[int] = (), filter: Filter = ()
+        self,
+        question: str,
+        vector: FloatArray | None,
+        excluded: Collection[int] = (),
+        filter: Filter = (),
+        words: QuestionWords | None = None,
     ) -> list[SectionMatch]:
         """Returns the sections that fit a question best by their words, their entities' names and their meaning.
 
@@ -55,11 +69,10 @@ class IndexSections:
             vector: Its vector; `None` if only words are compared.
             excluded: Rows of entities to leave out.
             filter: Which of the others may be found.
+            words: The question's words, by default with weights that are learned from the files.
         """
-        version = self._index.version if isinstance(self._index, VersionedIndex) else Version(self._index)
-        files = self._of(self._files, version.base, sections_of)
-        changes = self._of(self._changes, version, lambda version: _of_changes(version, files))
-        words = QuestionWords(question, [part.words for part in (files, changes) if part.words is not None])
+        version, files, changes = self._searched()
+        words = words or QuestionWords(question, self.lists())
         gone = {*version.removed.values(), *(row - version.start for row in excluded)}
         of_files = files.search(words, vector, gone, version.base.fields.among(filter) if filter else None)
         moved = [match._replace(row=match.row + version.start) for match in of_files]

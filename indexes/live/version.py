@@ -16,7 +16,7 @@ import torch
 from indexes.ids import spellings
 from indexes.live.changes import Addition
 from indexes.store.index import Index
-from indexes.store.keys import as_query, load_owners
+from indexes.store.keys import load_owners
 from indexes.store.manifest import Counts
 from indexes.store.search import StoredVectors, best_of_each
 from retriever.filters import fits
@@ -103,12 +103,12 @@ class Version:
                 yield source
         yield from new.values()
 
-    def search(self, vectors: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
-        """Returns scores and rows, both [B, k], best first; see `Index.search`."""
+    def search_keys(self, queries: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
+        """Returns scores and rows, both [B, k], best first; see `Index.search_keys`."""
         if not len(self._keys[1]):
-            return self._search_base(vectors, k, filter)
-        changed = self._score_changed(vectors)  # first: it is complete when the search of the files has returned
-        scores, rows = self._search_base(vectors, k, filter)
+            return self._search_base(queries, k, filter)
+        changed = self._score_changed(queries)  # first: it is complete when the search of the files has returned
+        scores, rows = self._search_base(queries, k, filter)
         owners, own = self._keys[1], changed.numpy()
         if filter:
             out = {entry.row for entry in self.entries.values() if not fits(entry.change.entity, filter)}
@@ -119,18 +119,17 @@ class Version:
         return best_of_each(scores, rows, k)
 
     @torch.inference_mode()
-    def _score_changed(self, vectors: torch.Tensor) -> torch.Tensor:
+    def _score_changed(self, queries: torch.Tensor) -> torch.Tensor:
         """Returns the scores of the changed entities' keys, float32 [B, D], in host memory.
 
         On a GPU, nothing waits: the values are there once later work of the stream has been waited for, as the search
         of the files does to get its own results.
         """
-        device, manifest = torch.device(self.base.device), self.base.manifest
-        queries = as_query(vectors.detach().float(), manifest.inputs.candidates, self.base.image_weight)
-        scores = to_device(queries, device) @ to_device(self._keys[0], device).float().T
+        device, searchable = torch.device(self.base.device), self.base.manifest.counts.searchable
+        scores = to_device(queries.detach().float(), device) @ to_device(self._keys[0], device).float().T
         if device.type != "cuda":
             return scores
-        return torch.empty(scores.shape, pin_memory=True).copy_(scores, non_blocking=manifest.counts.searchable > 0)
+        return torch.empty(scores.shape, pin_memory=True).copy_(scores, non_blocking=searchable > 0)
 
     @cached_property
     def _keys(self) -> tuple[torch.Tensor, IntArray]:
@@ -150,12 +149,12 @@ class Version:
     def _removed_rows(self) -> IntArray:
         return np.array(sorted(self.removed.values()), np.int64)
 
-    def _search_base(self, vectors: torch.Tensor, k: int, filter: Filter) -> tuple[FloatArray, IntArray]:
+    def _search_base(self, queries: torch.Tensor, k: int, filter: Filter) -> tuple[FloatArray, IntArray]:
         """Searches the files, leaving out entities that were changed or removed."""
         most = k + len(self.removed)
         asked = min(k + _SPARE, most) if self.removed else k
         while True:
-            scores, rows = self.base.search(vectors, asked, filter)
+            scores, rows = self.base.search_keys(queries, asked, filter)
             gone = np.isin(rows, self._removed_rows)
             if asked == most or (asked - gone.sum(axis=1) >= k).all():
                 break

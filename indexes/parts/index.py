@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ import torch
 from indexes.lines import from_row
 from indexes.parts.layout import part_of
 from indexes.parts.messages import Message, write
-from indexes.parts.remote import Parts
+from indexes.parts.remote import PartLostError, Parts
 from indexes.store.columns import Encoded, columns
 from indexes.store.fields import FIELDS
 from indexes.store.index import Index, OpenOptions, check_models
@@ -33,10 +34,16 @@ from indexes.store.section_vectors import SECTION_VECTORS
 from indexes.store.tokens import HostTokens, Residency, TokenStore
 from retriever.image_cache import ImageCache
 from retriever.label_reading import TextIndex
+from retriever.section_search import SectionIndex
 from retriever.types import EngineError, Entity, Filter, FloatArray, IntArray, StoredTokens
 
-_SPREAD = 1 << 24
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_SPREAD = 1 << 20
 """Token rows reserved per entity: the tokens of the entity at row r begin at r * _SPREAD."""
+_SESSION = 1 << 26
+"""Rows reserved per part and session of it: a part that was restarted gives out rows anew."""
 _KEPT = 1 << 28
 """Bytes of entities that are kept, with their tokens and thumbnails."""
 
@@ -60,11 +67,11 @@ class View:
     """The parts that answered a batch of queries, and the entities that it read, which stay readable with it.
 
     Args:
-        up: The numbers of these parts, from 0.
+        up: The sessions of these parts, by their numbers, from 0.
         of: The number of all parts.
     """
 
-    def __init__(self, up: frozenset[int], of: int) -> None:
+    def __init__(self, up: Mapping[int, int], of: int) -> None:
         self.up, self.of = up, of
         self.rows: dict[int, _Row] = {}
         self.expected: set[int] = set()
@@ -73,8 +80,9 @@ class View:
 class PartedIndex(Index):
     """The index that several parts are of; thread-safe.
 
-    A row is the row in a part times the number of parts, plus the part's number. What a search has found is read
-    together, from all parts at the same time, when the first of it is needed.
+    A row is the row in a part times the number of parts, plus the part's number; `_SESSION` is added to the former for
+    each restart of the part. What a search has found is read together, from all parts at the same time, when the first
+    of it is needed. A row stays the same entity's, with the same content, also if that is changed.
 
     Args:
         parts: The parts.
@@ -84,9 +92,11 @@ class PartedIndex(Index):
 
     Attributes:
         texts: Searches the text on images.
+        sections: Searches sections.
     """
 
     texts: TextIndex
+    sections: SectionIndex
 
     def __init__(self, parts: Parts, folder: Path, device: str = "cpu", image_weight: float = IMAGE_WEIGHT) -> None:
         self.parts, self.folder, self.manifest = parts, folder, read_manifest(folder)
@@ -130,9 +140,25 @@ class PartedIndex(Index):
         return self._pinned.get() or View(self.parts.up, self.parts.of)
 
     @property
-    def up(self) -> frozenset[int]:
-        """The numbers of the parts of this context's view, to which what is learned from samples belongs."""
-        return self.view.up
+    def up(self) -> frozenset[tuple[int, int]]:
+        """The parts of this context's view and their sessions, to which what is learned from samples belongs."""
+        return frozenset(self.view.up.items())
+
+    def retried(self, work: Callable[[View], T]) -> T:
+        """Returns what `work` makes of a view; if a part is lost meanwhile, of one of the others.
+
+        Raises:
+            EngineError: All are down.
+        """
+        for left in reversed(range(self.parts.of + 1)):
+            try:
+                with self.pinned() as view:
+                    return work(view)
+            except PartLostError as error:
+                if not left:
+                    raise
+                logger.warning("asking again, without a part: %s", error)
+        raise AssertionError
 
     def ask(self, name: str, content: bytes) -> dict[int, Message]:
         """Asks all parts of the view; returns their answers by number.
@@ -143,20 +169,30 @@ class PartedIndex(Index):
         """
         if not (up := self.view.up):
             raise EngineError("all parts of the index are down")
-        return self.parts.ask(name, dict.fromkeys(sorted(up), content))
+        return self.parts.ask(name, dict.fromkeys(up, content), up)
 
     def ask_of(self, name: str, rows: Sequence[int], **values: Any) -> dict[int, tuple[list[int], Message]]:
         """Asks the parts of some rows about these; returns which each was asked about, and its answer."""
         of: dict[int, list[int]] = {}
         for row in rows:
             of.setdefault(row % self.parts.of, []).append(row)
-        own = {number: np.array(some, np.int64) // self.parts.of for number, some in of.items()}
+        sessions = {number: min(some) // self.parts.of // _SESSION for number, some in of.items()}
+        own = {number: np.array(some, np.int64) // self.parts.of % _SESSION for number, some in of.items()}
         contents = {number: write({"rows": some}, **values) for number, some in own.items()}
-        return {number: (of[number], answer) for number, answer in self.parts.ask(name, contents).items()}
+        return {number: (of[number], answer) for number, answer in self.parts.ask(name, contents, sessions).items()}
+
+    def in_parts(self, rows: Iterable[int]) -> dict[int, list[int]]:
+        """Returns those of some rows that each part of the view has, as its own."""
+        of, wanted = self.parts.of, [*rows]
+        return {
+            number: [row // of % _SESSION for row in wanted if row % of == number and row // of // _SESSION == session]
+            for number, session in self.view.up.items()
+        }
 
     def __len__(self) -> int:
         """Returns the number of entities, also of parts that are down."""
-        return self.manifest.counts.entities
+        known = self.parts.entities
+        return self.manifest.counts.entities if known is None else known
 
     def search(self, vectors: torch.Tensor, k: int, filter: Filter = ()) -> tuple[FloatArray, IntArray]:
         """Returns scores and rows; see `Index.search`. Entities with equal scores are in the order of the whole."""
@@ -174,7 +210,8 @@ class PartedIndex(Index):
 
     def rows_in(self, number: int, own: IntArray) -> IntArray:
         """Returns the rows of entities by their rows in a part; -1 stays."""
-        rows: IntArray = np.where(own < 0, -1, own * self.parts.of + number)
+        first = self.view.up[number] * _SESSION
+        rows: IntArray = np.where(own < 0, -1, (own + first) * self.parts.of + number)
         return rows
 
     def sample(self, most: int) -> list[int]:
@@ -191,16 +228,16 @@ class PartedIndex(Index):
         """Returns the row of an entity, or `None` if it is not in the index.
 
         Raises:
-            EngineError: It may be in a part that is down.
+            PartLostError: It may be in a part that is down.
         """
-        matches = list[tuple[int, int, int]]()
-        for number, answer in self.ask("find", write({}, ids=[entity_id])).items():
-            [own], [rank], [position] = (answer.columns[name].tolist() for name in ("rows", "ranks", "positions"))
-            if own >= 0:
-                matches.append((rank, position, own * self.parts.of + number))
-        down = self.view.up != set(range(self.parts.of))
-        if down and not (matches and min(matches)[0] == 0) and part_of(entity_id, self.parts.of) not in self.view.up:
-            raise EngineError("the part that may have the entity is down")
+        matches, home = list[tuple[int, int, int]](), part_of(entity_id, self.parts.of)
+        with self.pinned() as view:
+            for number, answer in self.ask("find", write({}, ids=[entity_id])).items():
+                [own], [rank], [position] = (answer.columns[name].tolist() for name in ("rows", "ranks", "positions"))
+                if own >= 0:
+                    matches.append((rank, position, int(self.rows_in(number, np.array(own)))))
+        if home not in view.up and not (matches and min(matches)[0] == 0):
+            raise self.parts.lost(home, "is down, and may have the entity")
         return min(matches)[2] if matches else None
 
     def entity(self, row: int) -> Entity:

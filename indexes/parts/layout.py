@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from indexes.ids import hash_id
-from indexes.store.manifest import RECOGNITION
+from indexes.store.manifest import RECOGNITION, read_manifest
 from retriever.files import read_object, write_json
 from retriever.types import IntArray
 
@@ -19,7 +21,7 @@ NOTE = "part.json"
 WHOLE = "whole.json"
 """The manifest of the whole index."""
 POSITIONS = "positions.npy"
-"""The position of each entity in the whole index, ascending, int64."""
+"""The position of each entity in the whole index, ascending, int64; a compaction writes new ones with its files."""
 _NAME = re.compile(r"(\d+)-of-(\d+)")
 
 
@@ -68,6 +70,21 @@ def write_part(folder: Path, part: Part, positions: IntArray, whole: bytes, reco
     if recognition:
         (folder / RECOGNITION).write_bytes(recognition)
     write_json(folder / NOTE, part._asdict())
+
+
+def positions_after(old: IntArray, rows: Iterable[int | None], folder: Path) -> IntArray:
+    """Returns the positions of a part's entities after changes; new ones follow all that the whole index had.
+
+    Args:
+        old: Those before.
+        rows: The rows that the entities had before; `None` for new ones.
+        folder: The folder of the part.
+    """
+    part, entities = read_part(folder), read_manifest(folder, WHOLE).counts.entities
+    assert part is not None
+    last = int(old[-1]) if len(old) else -1
+    free = itertools.count(entities + part.number - 1 if last < entities else last + part.of, part.of)
+    return np.array([next(free) if row is None else old[row] for row in rows], np.int64)
 
 
 def content_of(path: Path) -> bytes:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from indexes.parts.layout import Part
@@ -26,7 +27,31 @@ RETRY = 1.0
 
 
 class PartLostError(EngineError):
-    """A part is down or slow; what was asked can be asked again, of the others."""
+    """A part is down or slow; what was asked can be asked again, of the others.
+
+    Attributes:
+        part: Which one, for people.
+    """
+
+    part = "a part of the index"
+
+
+class PartRestartedError(PartLostError):
+    """A part was restarted, and answers."""
+
+
+class Up(NamedTuple):
+    """A part that answers.
+
+    Attributes:
+        address: Where it is.
+        session: What it calls the time since it was started.
+        number: The number of this session among those of the part, from 0: rows are others in each.
+    """
+
+    address: Address
+    session: str
+    number: int
 
 
 class Address:
@@ -67,6 +92,8 @@ class Address:
                 _close(self._idle)  # the part has closed the others, too, or was restarted
                 continue
             self._idle.append(connection)
+            if response.status == 410:
+                raise PartRestartedError(f"{self.url}: {answer.decode()}")
             if response.status != 200:
                 raise PartLostError(f"{self.url}: status {response.status}: {answer[:200].decode(errors='replace')}")
             try:
@@ -89,6 +116,7 @@ class Parts:
 
     Attributes:
         of: The number of parts.
+        changes: How often a part was found to have changed.
         manifest: The manifest of the whole index, in JSON.
         recognition: Its `recognition.json`, empty without one.
 
@@ -100,7 +128,10 @@ class Parts:
     def __init__(self, urls: Sequence[str]) -> None:
         self._addresses = [Address(url) for url in urls]
         self._threads = ThreadPoolExecutor(4 * len(urls), "ask parts")
-        self._up: dict[int, Address] = {}
+        self._up: dict[int, Up] = {}
+        self._sessions: dict[int, tuple[str, int]] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self.changes = 0
         self._changed, self._probing = threading.Lock(), False
         self._part: Part | None = None
         self.of = 0
@@ -118,43 +149,69 @@ class Parts:
             self._probe()
 
     @property
-    def up(self) -> frozenset[int]:
-        """The numbers of the parts that answer, from 0."""
-        return frozenset(self._up)
+    def up(self) -> dict[int, int]:
+        """The sessions of the parts that answer, by the numbers of these, from 0."""
+        return {number: up.number for number, up in sorted(self._up.items())}
 
-    def ask(self, name: str, contents: Mapping[int, bytes]) -> dict[int, Message]:
+    @property
+    def entities(self) -> int | None:
+        """The number of entities, those of parts that are down as when they were last up; `None` if one never was."""
+        return sum(size for size, _ in self._sizes.values()) if len(self._sizes) == self.of else None
+
+    def _note(self, number: int, values: Mapping[str, Any]) -> None:
+        """Notes what a part says of its size, and whether that has changed."""
+        if "entities" in values:
+            size = values["entities"], values["logged"]
+            self.changes += self._sizes.get(number, size) != size
+            self._sizes[number] = size
+
+    def ask(self, name: str, contents: Mapping[int, bytes], sessions: Mapping[int, int]) -> dict[int, Message]:
         """Asks some parts at the same time.
 
         Args:
             name: The name of the question.
             contents: What each is asked, by its number.
+            sessions: Of which session's rows, by the numbers of parts.
 
         Raises:
-            PartLostError: One of them does not answer in time; it counts as down from now on.
+            PartLostError: One of them does not answer in time, and counts as down from now on; or it was restarted.
         """
         until = time.monotonic() + DEADLINE
-        asked: dict[int, Future[Message]] = {}
+        asked: dict[int, tuple[Up, Future[Message]]] = {}
         for number, content in contents.items():
-            if (address := self._up.get(number)) is None:
-                raise PartLostError(f"part {number + 1} of {self.of} is down")
-            asked[number] = self._threads.submit(address.ask, name, content)
+            up = self._up.get(number)
+            if up is None or up.number != sessions.get(number):
+                raise self.lost(number, "is down" if up is None else "was restarted")
+            asked[number] = up, self._threads.submit(up.address.ask, f"{up.session}/{name}", content)
         answers, lost = dict[int, Message](), list[PartLostError]()
-        for number, future in asked.items():
+        for number, (up, future) in asked.items():
             try:
                 answers[number] = future.result(max(until - time.monotonic(), 0))
+                self._note(number, answers[number].values)
             except (PartLostError, TimeoutError) as error:
-                slow = f"part {number + 1} of {self.of}: no answer within {DEADLINE:g} s"
-                lost.append(error if isinstance(error, PartLostError) else PartLostError(slow))
-                self._drop(number, lost[-1])
+                future.cancel()
+                slow = f"gave no answer within {DEADLINE:g} s"
+                lost.append(self.lost(number, str(error) if isinstance(error, PartLostError) else slow))
+                self._drop(number, up, lost[-1], isinstance(error, PartRestartedError))
         if lost:
             raise lost[0]
         return answers
 
-    def _drop(self, number: int, error: PartLostError) -> None:
+    def lost(self, number: int, why: str) -> PartLostError:
+        """Returns the error that a part is lost."""
+        part = f"part {number + 1} of {self.of}"
+        error = PartLostError(f"{part} {why}")
+        error.part = f"{part} of the index"
+        return error
+
+    def _drop(self, number: int, up: Up, error: PartLostError, restarted: bool) -> None:
+        """Leaves a part out from now on, unless it was restarted, or another thread has noticed it."""
+        if restarted and not self._join(up.address):
+            return
         with self._changed:
-            address = self._up.pop(number, None)
-        if address is not None:
-            logger.warning("answers come without part %d of %d: %s", number + 1, self.of, error)
+            dropped = self._up.get(number) is up and self._up.pop(number)
+        if dropped:
+            logger.warning("answers come without it: %s", error)
             self._probe()
 
     def _probe(self) -> None:
@@ -169,7 +226,7 @@ class Parts:
         while True:
             time.sleep(RETRY)
             for address in self._addresses:
-                if address not in self._up.values():
+                if address not in [up.address for up in self._up.values()]:
                     self._join(address)
             with self._changed:
                 if len(self._up) == self.of:
@@ -188,7 +245,8 @@ class Parts:
             return str(error)
         part = Part(*message.values["part"])
         first, number = self._part or part, part.number - 1
-        if part != first._replace(number=part.number) or number in self._up:
+        others = [up.address for other, up in self._up.items() if other == number and up.address is not address]
+        if part != first._replace(number=part.number) or others:
             problem = f"{address.url} serves {part}, as another address does; give one address of each part"
             if part.whole != first.whole or part.of != first.of:
                 problem = (
@@ -203,8 +261,11 @@ class Parts:
         if self._part is None:
             self._part = part
             self.manifest, self.recognition = (message.columns[name][0] for name in ("whole", "recognition"))
+        session, before = message.values["session"], self._sessions.get(number, ("", -1))
         with self._changed:
-            self._up[number] = address
+            self._sessions[number] = (session, before[1] + (session != before[0]))
+            self._up[number] = Up(address, *self._sessions[number])
+        self._note(number, message.values)
         if self._started:
             logger.warning("%s is back", part)
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+import numpy as np
 from torch import Tensor
 
 from indexes.parts.index import PartedIndex
@@ -42,12 +43,12 @@ class PartedSections:
         has_words = index.manifest.inputs.columns.get(SECTION_WORDS) == FINGERPRINT
         weights = _weights(index, SECTION_WORDS, terms_in(question)) if has_words else SharedWeights.none()
         values = {"question": question, "vector": None if vector is None else vector.tolist(), "filter": filter}
-        own = {n: [row // view.of for row in excluded if row % view.of == n] for n in view.up}
-        asked = {number: weights.write(excluded=rows, **values) for number, rows in own.items()}
-        for number, answer in index.parts.ask("sections", asked).items():
-            for row, position, words, name, cosine in answer.columns["matches"].tolist():
-                place = int(row) * view.of + number, int(position)
-                matches.append(SectionMatch(*place, _number(words), name, _number(cosine)))
+        asked = {n: weights.write(excluded=rows, **values) for n, rows in index.in_parts(excluded).items()}
+        for number, answer in index.parts.ask("sections", asked, view.up).items():
+            table = answer.columns["matches"]
+            rows = index.rows_in(number, table[:, 0].astype(np.int64)).tolist()
+            for row, (_, position, words, name, cosine) in zip(rows, table.tolist(), strict=True):
+                matches.append(SectionMatch(row, int(position), _number(words), name, _number(cosine)))
         view.expected.update(match.row for match in matches)
         return matches
 
@@ -73,11 +74,11 @@ class PartedText:
 
     def similar(self, text: str, k: int, rows: Iterable[int] = (), filter: Filter = ()) -> dict[int, float]:
         """Returns how similar texts and names of entities are: of the `k` best that fit, and of those at `rows`."""
-        index, view, every, wanted = self._index, self._index.view, dict[int, float](), [*rows]
+        index, every, wanted = self._index, dict[int, float](), [*rows]
         weights = _weights(index, IMAGE_TEXT, grams(text)[0])
-        own = {n: [row // view.of for row in wanted if row % view.of == n] for n in view.up}
+        own = index.in_parts(wanted)
         asked = {number: weights.write(text=text, k=k, rows=some, filter=filter) for number, some in own.items()}
-        for number, answer in index.parts.ask("texts", asked).items():
+        for number, answer in index.parts.ask("texts", asked, index.view.up).items():
             similar = index.rows_in(number, answer.columns["rows"]).tolist()
             every |= zip(similar, answer.columns["cosines"].tolist(), strict=True)
         best = sorted(every, key=lambda row: -every[row])[:k]

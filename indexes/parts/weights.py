@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 import numpy as np
+from safetensors.numpy import load_file, save_file
 
 from indexes.parts.messages import Message, write
 from indexes.store.postings import InvertedLists, TermArray
@@ -22,38 +24,69 @@ class SharedWeights:
         frequencies: In how many of the documents each is.
         count: The number of documents.
         length: The sum of their lengths.
+        later: In how many documents of later changes each term is, which add nothing to the weights.
     """
 
     terms: TermArray
     frequencies: IntArray
     count: int
     length: float
+    later: IntArray
 
     @classmethod
     def none(cls) -> Self:
         """Returns those of no documents."""
-        return cls(np.empty(0, np.uint64), np.empty(0, np.int64), 0, 0.0)
+        return cls(np.empty(0, np.uint64), np.empty(0, np.int64), 0, 0.0, np.empty(0, np.int64))
 
     @classmethod
-    def of(cls, lists: InvertedLists, terms: TermArray) -> Self:
+    def of(cls, lists: InvertedLists, changes: InvertedLists, terms: TermArray) -> Self:
         """Counts the documents of one part that have each of some terms, uint64 [N], ascending."""
-        return cls(terms, lists.occurrences(terms), lists.count, float(lists.documents["length"].sum(dtype=float)))
+        length = float(lists.documents["length"].sum(dtype=float))
+        return cls(terms, lists.occurrences(terms), lists.count, length, changes.occurrences(terms))
+
+    @classmethod
+    def of_all(cls, parts: Iterable[InvertedLists]) -> Self:
+        """Counts the documents of all parts that have each of their terms."""
+        every = [*parts]
+        terms = np.unique(np.concatenate([lists.terms for lists in every]))
+        frequencies: IntArray = np.sum([lists.occurrences(terms) for lists in every], axis=0)
+        return cls(terms, frequencies, sum(lists.count for lists in every), 0.0, np.zeros(len(terms), np.int64))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads a file that `save` wrote."""
+        file = load_file(path)
+        return cls(file["terms"], file["frequencies"], int(file["count"][0]), 0.0, np.zeros_like(file["frequencies"]))
+
+    def save(self, path: Path) -> None:
+        """Writes the terms, and in how many of how many documents each is."""
+        count = np.array([self.count], np.int64)
+        save_file({"terms": self.terms, "frequencies": self.frequencies, "count": count}, path)
 
     @classmethod
     def read(cls, message: Message) -> Self:
         """Reads a message that `write` made."""
-        return cls(message.columns["terms"], message.columns["frequencies"], *message.values["documents"])
+        columns, (count, length) = message.columns, message.values["documents"]
+        return cls(columns["terms"], columns["frequencies"], count, length, columns["later"])
 
     @classmethod
     def joined(cls, parts: Iterable[Self]) -> Self:
         """Adds up the counts of all parts, which are of the same terms."""
         every = [*parts]
         frequencies: IntArray = np.sum([part.frequencies for part in every], axis=0)
-        return cls(every[0].terms, frequencies, sum(one.count for one in every), sum(one.length for one in every))
+        later: IntArray = np.sum([part.later for part in every], axis=0)
+        return cls(
+            every[0].terms, frequencies, sum(one.count for one in every), sum(one.length for one in every), later
+        )
+
+    @property
+    def of_changes(self) -> Self:
+        """Those of later changes, by which the names that only these have are known."""
+        return replace(self, frequencies=self.later)
 
     def write(self, **values: object) -> bytes:
         """Returns a message with them and other values."""
-        columns = {"terms": self.terms, "frequencies": self.frequencies}
+        columns = {"terms": self.terms, "frequencies": self.frequencies, "later": self.later}
         return write(columns, documents=[self.count, self.length], **values)
 
     @property

@@ -86,8 +86,11 @@ def idf(frequencies: IntArray, documents: int) -> FloatArray:
     return weights
 
 
-def write_postings(folder: Path, documents: Iterable[Document], layout: Layout) -> None:
-    """Writes a layout's files, given the documents in the order of their rows, with a bounded number in memory."""
+def write_postings(folder: Path, documents: Iterable[Document], layout: Layout, learned: Learned | None = None) -> None:
+    """Writes a layout's files, given the documents in the order of their rows, with a bounded number in memory.
+
+    Lengths have the weights that are `learned`, by default from these documents.
+    """
     aside = folder / f"{layout.files[2]}.parts"
     shutil.rmtree(aside, ignore_errors=True)  # of a run that was killed
     aside.mkdir()
@@ -109,7 +112,8 @@ def write_postings(folder: Path, documents: Iterable[Document], layout: Layout) 
         for part in range(parts):
             own, first, written = _taken(aside, part).by_term()
             frequencies = np.diff(first, append=len(written))
-            lengths += _summed(written, idf(frequencies, len(rows)), frequencies, len(rows), layout)
+            known = (frequencies, len(rows)) if learned is None else (learned.occurrences(own), learned.count)
+            lengths += _summed(written, idf(*known), frequencies, len(rows), layout)
             found.append(own)
             starts.append(first + count)
             postings.append(written)
@@ -181,7 +185,7 @@ class InvertedLists:
 
     Args:
         layout: How they are searched.
-        found: The distinct terms, ascending.
+        terms: The distinct terms, ascending.
         starts: Where the postings of each begin, and where the last ones end.
         postings: The postings, memory-mapped or not.
         documents: The documents, in the order of their rows.
@@ -191,20 +195,21 @@ class InvertedLists:
     def __init__(
         self,
         layout: Layout,
-        found: TermArray,
+        terms: TermArray,
         starts: IntArray,
         postings: NDArray[Any],
         documents: NDArray[Any],
         learned: Learned | None = None,
     ) -> None:
-        self.layout, self.documents = layout, documents
-        self._found, self._starts, self._postings = found, starts, postings
+        self.layout, self.documents, self.terms = layout, documents, terms
+        self._starts, self._postings = starts, postings
         self.learned: Learned = learned or self
 
     @classmethod
-    def open(cls, folder: Path, layout: Layout) -> Self:
+    def open(cls, folder: Path, layout: Layout, learned: Learned | None = None) -> Self:
         """Opens what `write_postings` wrote."""
-        return cls(layout, *(np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in layout.files))
+        files = [np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in layout.files]
+        return cls(layout, files[0], files[1], files[2], files[3], learned)
 
     def of_others(self, documents: Iterable[Document]) -> Self:
         """Returns the lists of other documents, in the order of their rows, with the weights of these."""
@@ -220,7 +225,7 @@ class InvertedLists:
 
     def with_weights(self, learned: Learned) -> Self:
         """Returns the same lists with other weights."""
-        return type(self)(self.layout, self._found, self._starts, self._postings, self.documents, learned)
+        return type(self)(self.layout, self.terms, self._starts, self._postings, self.documents, learned)
 
     @property
     def count(self) -> int:
@@ -258,8 +263,8 @@ class InvertedLists:
 
     def _places(self, wanted: TermArray) -> tuple[IntArray, NDArray[np.bool_]]:
         """Returns where terms are among those of the documents, and whether they are."""
-        places = np.searchsorted(self._found, wanted)
-        inside = places < len(self._found)
+        places = np.searchsorted(self.terms, wanted)
+        inside = places < len(self.terms)
         known = np.zeros(len(wanted), np.bool_)
-        known[inside] = self._found[places[inside]] == wanted[inside]
+        known[inside] = self.terms[places[inside]] == wanted[inside]
         return places, known

@@ -53,7 +53,7 @@ def fetch_index(name: str | Path, revision: str | None, token: str | None) -> Pa
         partial = Path(temporary)
         try:
             check_files(folder, manifest, column_files(manifest), verify=True)
-            _unpack(folder / PACKS, partial / THUMBNAILS)
+            unpack(folder / PACKS, partial / THUMBNAILS)
             check_thumbnails(partial, manifest)
         except ValueError as error:
             cached = folder.parent.parent  # holds the files; a revision's folder only links to them
@@ -115,7 +115,7 @@ def push_index(
     def named() -> Iterator[tuple[str, Path | bytes]]:
         yield CARD_NAME, card
         yield from _files(folder, manifest).items()
-        yield from _packs(folder / THUMBNAILS, manifest.counts.entities)
+        yield from packs(folder / THUMBNAILS, manifest.counts.entities)
         yield MANIFEST, folder / MANIFEST
 
     return push_files(
@@ -167,7 +167,7 @@ def _is_ours(name: str) -> bool:
     return name in (*all_files(), MANIFEST, RECOGNITION) or _PACK.fullmatch(name) is not None
 
 
-def _packs(thumbnails: Path, entities: int) -> Iterator[tuple[str, bytes]]:
+def packs(thumbnails: Path, entities: int) -> Iterator[tuple[str, bytes]]:
     """Yields archives of thumbnails, equal for equal thumbnails, so that the hub recognizes those it already has."""
     for number, first in enumerate(range(0, max(entities, 1), PER_PACK)):
         buffer = io.BytesIO()
@@ -182,7 +182,8 @@ def _packs(thumbnails: Path, entities: int) -> Iterator[tuple[str, bytes]]:
         yield f"{PACKS}/{number:05}.tar", buffer.getvalue()
 
 
-def _unpack(packs: Path, target: Path) -> None:
+def unpack(packs: Path, target: Path) -> None:
+    """Unpacks such archives; raises `ValueError` if one is damaged."""
     target.mkdir(parents=True)
     for path in sorted(packs.glob("*.tar")):
         try:

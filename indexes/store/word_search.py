@@ -11,17 +11,24 @@ from typing import Self
 
 import numpy as np
 
+from indexes.parts.weights import SharedWeights
 from indexes.store.grams import grams
-from indexes.store.postings import Document, InvertedLists, Layout, write_postings
+from indexes.store.postings import Document, InvertedLists, Layout, Learned, write_postings
 from retriever.types import BoolArray
 
 FILES = ("word_grams.npy", "word_starts.npy", "word_postings.npy", "word_documents.npy")
+WHOLE_WORDS = "whole_words.safetensors"
+"""In a part: in how many documents of the whole index each gram is, from which the weights are learned there."""
 _LAYOUT = Layout(FILES, grams)
 
 
 def write_words(folder: Path, documents: Iterable[Document]) -> None:
     """Writes `FILES`, given the documents in the order of their rows, with a bounded number of postings in memory."""
-    write_postings(folder, documents, _LAYOUT)
+    write_postings(folder, documents, _LAYOUT, _learned(folder))
+
+
+def _learned(folder: Path) -> Learned | None:
+    return SharedWeights.load(folder / WHOLE_WORDS) if (folder / WHOLE_WORDS).is_file() else None
 
 
 class WordSearch:
@@ -37,7 +44,7 @@ class WordSearch:
     @classmethod
     def open(cls, folder: Path) -> Self:
         """Opens what `write_words` wrote."""
-        return cls(InvertedLists.open(folder, _LAYOUT))
+        return cls(InvertedLists.open(folder, _LAYOUT, _learned(folder)))
 
     def with_weights(self, documents: Iterable[Document]) -> WordSearch:
         """Returns a search of other documents, in the order of their rows, with the weights of this one."""

@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     add_index(parser)
-    parser.add_argument("image", metavar="IMAGE", nargs="?", help="the image, if any: a file or an http(s) URL")
+    about = "the image, if any: a file or an http(s) URL; several are both sides of a thing, or things to compare"
+    parser.add_argument("images", metavar="IMAGE", nargs="*", help=about)
     parser.add_argument("question", metavar="QUESTION", help="the question")
     parser.add_argument("--thoughts", action="store_true", help="show what a reasoning model thought, too")
     about = "only find entities whose FIELD is VALUE; may be repeated, for one of several values or more fields"
@@ -45,37 +46,43 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     if not args.question.strip():
         raise ValueError("QUESTION is empty")
-    image = _image(args.image)
-    if image is None and Path(args.question).is_file():
+    images = [_image(source) for source in args.images]
+    if not images and Path(args.question).is_file():
         raise ValueError(f"QUESTION is missing after the IMAGE {args.question}")
     if args.mode is not None:
-        if image is None:
-            raise ValueError("IMAGE is missing: an agent looks at one; remove --mode to ask without")
+        if len(images) != 1:
+            problem = "there are several IMAGEs" if images else "IMAGE is missing"
+            raise ValueError(
+                f"{problem}: an agent looks at one; remove --mode to ask {'about' if images else 'without'}"
+            )
         if args.thoughts:
             raise ValueError("--thoughts does not apply to agents, which print their thoughts by round; remove it")
-        _ask_mode(args, profile, image)
+        _ask_mode(args, profile, images[0])
         return
     refuse_without_mode(args, ("corpus", "region", "record", "trail"))
 
     from omgm.api import OMGM
 
     with OMGM.open(args.index, profile) as omgm:
-        answer = omgm.ask(image, args.question, filter=_filter(args.filter))
+        answer = omgm.ask(images or None, args.question, filter=_filter(args.filter))
     if args.json:
         print_json(_as_dict(answer) | ({"thoughts": answer.thoughts} if args.thoughts else {}))
         return
     if args.thoughts:
         print(f"thoughts: {answer.thoughts or '(none)'}\n")
     print(answer.answer if answer.answer is not None else f"(no answer: {answer.reason})")
+    for number, (name, shown) in enumerate(zip(args.images, answer.photographs, strict=False), start=1):
+        sure = "" if shown.recognized is None else f" (recognized: {shown.recognized:.0%})"
+        print(f"{'' if number > 1 else chr(10)}image {number}, {name}: {shown.entity_title or 'nothing found'}{sure}")
     if answer.turned:
         print(f"\nrecognized when turned by {answer.turned}°")
     if answer.text:
         lines = ", ".join(line.text for line in answer.text)
         print(f"\n{'recognized by its label' if answer.by_text else 'read on the image'}: {lines}")
-    if answer.evidence is not None:
-        print(f"\n{answer.evidence.entity_title}, section {answer.evidence.section_title!r}:\n{answer.evidence.text}")
-        for number, shown in enumerate(answer.evidence.images, 1):
-            print(f"Picture {number}: {shown.caption or shown.url}")
+    for one in answer.passages or filter(None, [answer.evidence]):
+        print(f"\n{one.entity_title}, section {one.section_title!r}:\n{one.text}")
+        for number, picture in enumerate(() if answer.passages else one.images, 1):
+            print(f"Picture {number}: {picture.caption or picture.url}")
     if answer.parts and answer.parts[0] < answer.parts[1]:
         print(f"\nfrom {answer.parts[0]} of {answer.parts[1]} parts of the index: the others do not answer")
     print("\n" + "  ".join(f"{step} {ms:.1f} ms" for step, ms in answer.timings_ms.items()))
@@ -188,9 +195,7 @@ def _corners(text: str) -> list[float]:
     return [left, top, right, bottom]
 
 
-def _image(source: str | None) -> Path | bytes | None:
-    if source is None:
-        return None
+def _image(source: str) -> Path | bytes:
     return _download(source) if source.startswith(("http://", "https://")) else existing(Path(source), "IMAGE")
 
 
@@ -223,6 +228,8 @@ def _as_dict(answer: Answer) -> dict[str, Any]:
         **values_of(AnswerFields, answer),
         **values_of(RetrievalFields, answer),
         "text": answer.text and [asdict(line) for line in answer.text],
+        "passages": [asdict(passage) for passage in answer.passages],
+        "photographs": [asdict(photograph) for photograph in answer.photographs],
         "quote": answer.quote and [asdict(line) for line in answer.quote],
         "grounded": answer.grounded,
         "span": answer.span,
@@ -232,6 +239,7 @@ def _as_dict(answer: Answer) -> dict[str, Any]:
         "evidence": None if answer.evidence is None else asdict(answer.evidence),
         "candidates": [
             {"entity": c.entity, "title": c.title, "sim_c": c.sim_c, "sim_m": c.sim_m, "fused": c.fused}
+            | ({"photograph": c.photograph} if answer.photographs else {})
             for c in answer.candidates
         ],
         "timings_ms": answer.timings_ms,

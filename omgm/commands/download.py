@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> None:
         return
     profile = profile_of(args)
 
-    from omgm.downloads.hub import base_models, models_of
-    from omgm.downloads.weights import ModelUnavailable, check_disk, fetch, make_plan
+    from omgm.downloads.hub import base_models
+    from omgm.downloads.weights import ModelUnavailable, check_disk, fetch, make_plan, models_of
     from retriever.base_models import base_model
 
     def say(text: str) -> None:

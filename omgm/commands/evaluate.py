@@ -96,10 +96,10 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.run import evaluate
     from evaluation.summary import as_text, check_any
     from indexes.ranked_lists import check_coverage
+    from omgm.dataset_prompts import deviations, for_dataset
     from omgm.identity import used
     from omgm.opening import open_retriever
     from omgm.parts import build_generator
-    from omgm.profile import deviations, for_dataset
     from retriever.files import write_json, write_whole
 
     profile = for_dataset(profile, args.dataset)

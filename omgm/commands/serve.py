@@ -24,6 +24,7 @@ from omgm.commands.common import (
 )
 from omgm.commands.numbers import port, positive, replica_range
 from omgm.hangups import exit_if_hung_up, outlive_hangups
+from omgm.kinds import in_parts
 
 if TYPE_CHECKING:
     from omgm.settings import Profile
@@ -37,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--index",
         type=Path,
         metavar="INDEX",
-        help="the index that build-index wrote, a part of it, or its parts' addresses; with --kb, by default KB-index",
+        help="the index that build-index wrote, a part, a copy in an object store (s3://…), or the addresses of parts; "
+        "with --kb, by default KB-index",
     )
     _add_kept_index(parser)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
@@ -85,6 +87,17 @@ def kept_index(args: argparse.Namespace, profile: Profile) -> Path:
     return Path(index)
 
 
+def _here(index: Path) -> Path:
+    """Returns the folder of an index; one in an object store is fetched into the user's cache, unless it is there."""
+    if ":" not in index.parts[0] or in_parts(index) or index.exists():
+        return index
+    from indexes.parts.buckets import bucket_of, fetch_copy
+    from retriever.files import cache_folder
+
+    url = bucket_of(index)
+    return index if url is None else fetch_copy(url, cache_folder() / "indexes")
+
+
 def run(args: argparse.Namespace) -> None:
     """Runs the service until it is stopped."""
     if args.new_key:
@@ -102,7 +115,7 @@ def run(args: argparse.Namespace) -> None:
         limit_threads(profile.serving.model_threads)
     if args.replicas is None:  # with replicas, Ray does the listening
         check_address(args.host, args.port)
-    index = kept_index(args, profile)  # before the imports that take seconds
+    index = _here(kept_index(args, profile))  # before the imports that take seconds
     if (index / "part.json").is_file():
         _run_part(args, profile, index)
         return
@@ -150,7 +163,6 @@ def _run_alone(args: argparse.Namespace, profile: Profile, index: Path, announce
     """Runs the service in this process until it is stopped."""
     import uvicorn
 
-    from omgm.kinds import in_parts
     from omgm.served_app import build_app
     from omgm.server import run_server, server_options
     from serving.protocol import protocol_of
@@ -176,7 +188,8 @@ def _run_part(args: argparse.Namespace, profile: Profile, folder: Path) -> None:
 
     announce = partial(print, f"Serving {folder} to fronts at {_address(args)} (Ctrl-C stops it)", flush=True)
     options = server_options(profile.serving, args.verbose)
-    run_server(uvicorn.Config(part_app(folder), host=args.host, port=args.port, **options), announce)
+    app = part_app(folder, profile.serving.compact_after)
+    run_server(uvicorn.Config(app, host=args.host, port=args.port, **options), announce)
 
 
 def _run_replicas(args: argparse.Namespace, profile: Profile, index: Path, announce: Callable[[], None]) -> None:

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Writes the tables; one that cannot be measured explains why."""
-    from omgm.profile import for_dataset
+    from omgm.dataset_prompts import for_dataset
 
     profile = for_dataset(profile_of(args), args.dataset)
     given = dict(_labeled(run) for run in args.runs)
@@ -97,7 +97,7 @@ def _components(args: argparse.Namespace, profile: Profile) -> Components:
     from evaluation.bem import load_bem
     from evaluation.tables.indexes import Components
     from omgm import indexing, parts
-    from omgm.profile import deviations
+    from omgm.dataset_prompts import deviations
     from retriever.protocols import VectorReranker
 
     reranker = parts.build_text_reranker(profile)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 from generators.reader import BASE as READER_BASE
-from omgm.profile import is_folder
+from omgm.profile import MODELS, is_folder
 from omgm.settings import Profile
 from retriever.base_models import TEXT_READER, Base, bases
 from retriever.files import read_object
@@ -55,15 +56,9 @@ def hub_model(model: str, key: str = "model", *, weights: bool = True) -> HubMod
 
 def named_models(profile: Profile) -> list[tuple[str, str, bool]]:
     """Returns the models of a profile as (setting, folder or name, whether weights are needed)."""
-    named = [
-        ("encoder.model", profile.encoder.model, True),
-        ("fusion.model", profile.fusion.model, True),
-        ("sections.model", profile.sections.model, True),
-        ("regions.model", profile.regions.model, True),
-        ("summarizer.tokenizer", profile.summarizer.tokenizer, False),
-        ("generator.tokenizer", profile.generator.tokenizer, False),
-    ]
-    return [row for row in named if row[1] and row[1] not in bases()]
+    on_server = {"encoder.model": profile.encoder.base_url, "sections.model": profile.sections.base_url}
+    named = [(key, attrgetter(key)(profile)) for key in MODELS if not on_server.get(key)]
+    return [(key, model, not key.endswith("tokenizer")) for key, model in named if model and model not in bases()]
 
 
 def base_models(profile: Profile) -> list[Base]:
@@ -79,17 +74,6 @@ def base_models(profile: Profile) -> list[Base]:
     if profile.search.words:
         names.add(TEXT_READER)
     return [base for name, base in bases().items() if name in names]
-
-
-def models_of(profile: Profile) -> list[HubModel]:
-    """Returns the models that a profile needs from the hub, without those in folders.
-
-    Raises:
-        ValueError: A setting is neither a folder nor a model's name.
-    """
-    return [
-        hub_model(model, key, weights=weights) for key, model, weights in named_models(profile) if not is_folder(model)
-    ]
 
 
 def local_folder(model: str, *, weights: bool = True, options: str = "") -> Path:

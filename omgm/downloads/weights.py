@@ -17,7 +17,9 @@ from huggingface_hub.errors import HTTPError as TransportError  # type: ignore[a
 from tqdm import tqdm
 
 from indexes.progress import progress_bar
-from omgm.downloads.hub import HubModel
+from omgm.downloads.hub import HubModel, hub_model, named_models
+from omgm.profile import is_folder
+from omgm.settings import Profile
 from retriever.hub import UNWANTED, explain
 from retriever.wording import gigabytes
 
@@ -30,6 +32,17 @@ _CHUNK = 1 << 24
 
 class ModelUnavailable(ValueError):
     """A model is not available to this account: gated, private, misspelled, or without safetensors weights."""
+
+
+def models_of(profile: Profile) -> list[HubModel]:
+    """Returns the models that a profile needs from the hub, without those in folders.
+
+    Raises:
+        ValueError: A setting is neither a folder nor a model's name.
+    """
+    return [
+        hub_model(model, key, weights=weights) for key, model, weights in named_models(profile) if not is_folder(model)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

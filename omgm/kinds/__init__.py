@@ -22,20 +22,15 @@ from retriever.entry_points import named
 from retriever.protocols import SectionEncoder, TextReranker
 
 _OURS = {
-    "omgm.encoders": {"clip": "omgm.kinds.encoders:clip"},
+    "omgm.encoders": {name: f"omgm.kinds.encoders:{name}" for name in ("clip", "qwen3_vl")}
+    | {name: f"omgm.kinds.served:{name}" for name in ("vllm", "infinity")},
     "omgm.fusions": {"qformer": "omgm.kinds.encoders:qformer"},
-    "omgm.steps": {
-        "search": "omgm.kinds.steps:search_step",
-        "fusion": "omgm.kinds.steps:fusion_step",
-        "sections": "omgm.kinds.steps:sections_step",
-        **{kind: f"omgm.kinds.chat_steps:{kind}_step" for kind in ("identify", "inspect", "rewrite")},
-    },
+    "omgm.steps": {name: f"omgm.kinds.steps:{name}_step" for name in ("search", "fusion", "sections")}
+    | {name: f"omgm.kinds.chat_steps:{name}_step" for name in ("identify", "inspect", "rewrite")},
     "omgm.rerankers": {
-        "bm25": "omgm.kinds.sections:BM25_ALONE",
-        "hybrid": "omgm.kinds.sections:HYBRID",
-        "cross_encoder": "omgm.kinds.sections:CROSS_ENCODER",
-        "flag": "omgm.kinds.sections:FLAG",
-    },
+        name: f"omgm.kinds.sections:{name.upper()}" for name in ("bm25", "hybrid", "cross_encoder", "flag")
+    }
+    | {name: f"omgm.kinds.served:{name.upper()}" for name in ("rerank", "tei")},
     "omgm.engines": dict.fromkeys(("auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus", "lancedb"), ""),
     "omgm.summarizers": {"extractive": "omgm.kinds.extractive:summarizer", "openai": "omgm.kinds.chat:summarizer"},
     "omgm.generators": {"extractive": "omgm.kinds.extractive:generator", "openai": "omgm.kinds.chat:generator"},
@@ -46,11 +41,10 @@ _OURS = {
 }
 """This project's kinds by their groups and names.
 
-`omgm.steps` are functions of `StepParts` and their own settings, `omgm.encoders` and `omgm.fusions` of a profile and an
-image cache or `None`, `omgm.rerankers` are `SectionKind`, `omgm.summarizers` functions of a profile, `omgm.generators`
-functions of a profile and whether to run in a process of their own, `omgm.guards` what a generator is behind,
-`omgm.questions` what a retriever calls for those without an image, `omgm.indexes` what opens an index at the addresses
-of its parts, and `omgm.builders` what `OMGM.build` calls.
+`omgm.rerankers` are `SectionKind`; others are functions: `omgm.steps` of `StepParts` and their own settings,
+`omgm.encoders` and `omgm.fusions` of a profile and an image cache or `None`, `omgm.summarizers` of a profile,
+`omgm.generators` also of whether to run in a process of their own. `omgm.guards` is what a generator is behind,
+`omgm.questions` answers those without an image, `omgm.indexes` opens an index in parts, `OMGM.build` calls a builder.
 """
 
 

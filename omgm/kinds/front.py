@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Unpack
 
 from indexes.parts.index import PartedIndex, front_folder
-from indexes.parts.remote import PartLostError, Parts
+from indexes.parts.remote import Parts
 from indexes.parts.searches import PartedSections, PartedText
 from indexes.store.index import Index, OpenOptions
 from retriever.mixed import MixedRetrieval
@@ -18,8 +17,6 @@ from retriever.pipeline import Retriever
 from retriever.protocols import TextReranker
 from retriever.step3_sections import SectionRerank
 from retriever.types import Query, RetrievalResult
-
-logger = logging.getLogger(__name__)
 
 
 class Front:
@@ -45,7 +42,7 @@ class Front:
     def open(self, folder: Path, **options: Unpack[OpenOptions]) -> PartedIndex:
         """Opens the index; raises errors like `Index.open`."""
         index = PartedIndex.open_parts(self._parts, folder, **options)
-        index.texts = PartedText(index)
+        index.texts, index.sections = PartedText(index), PartedSections(index)
         return index
 
 
@@ -59,20 +56,14 @@ class PartedRetriever(Retriever[Index]):
         assert isinstance(self.index, PartedIndex)
         if self.index.is_pinned:  # by a call that retrieves again itself
             return super().retrieve(queries, steps, free)
-        for left in reversed(range(self.index.parts.of + 1)):
-            try:
-                with self.index.pinned() as view:  # also for images that are searched again, in parts or turned
-                    results = super().retrieve(queries, steps, free)
-                return [replace(result, parts=(len(view.up), view.of)) for result in results]
-            except PartLostError as error:
-                if not left:
-                    raise
-                logger.warning("retrieving again, without a part: %s", error)
-        raise AssertionError
+        found = super().retrieve
+        return self.index.retried(  # the view is also for images that are searched again, in parts or turned
+            lambda view: [replace(one, parts=(len(view.up), view.of)) for one in found(queries, steps, free)]
+        )
 
 
 def mixed_retrieval(retriever: Retriever[Index], reranker: TextReranker, beta: float, k: int) -> MixedRetrieval:
     """Returns the retrieval for batches with questions without an image; see `omgm.kinds.texts`."""
     assert isinstance(retriever.index, PartedIndex)
     last = SectionRerank(reranker, retriever.index, beta)
-    return MixedRetrieval(retriever, PartedSections(retriever.index), last, k)
+    return MixedRetrieval(retriever, retriever.index.sections, last, k)

@@ -11,27 +11,41 @@ import torch
 from safetensors import SafetensorError
 
 from omgm.kinds import SectionKind
-from omgm.parts import loaded, placement
+from omgm.parts import loaded, model_folder, placement
 from omgm.profile import is_folder
 from omgm.settings import Profile
-from retriever.models.bm25 import BM25
+from retriever import protocols
+from retriever.base_models import bases
+from retriever.models import bm25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.hybrid import HybridReranker
 from retriever.models.section_encoder import SectionEncoder
+from retriever.models.text_embedding import MODULES, TextEmbedding
+from retriever.models.yes_no import load_reranker
 from retriever.protocols import TextReranker
 
 
-def section_encoder(profile: Profile) -> SectionEncoder:
+def section_encoder(profile: Profile) -> protocols.SectionEncoder:
     """Loads the encoder of a hybrid step 3, whose vectors of sections an index stores."""
-    if not profile.sections.model:
+    settings = profile.sections
+    if settings.base_url:
+        from omgm.kinds.served import sections  # only here, as others do without a server
+
+        return sections(profile)
+    if not settings.model:
         raise ValueError(f'profile {profile.name}: sections.model is not set; sections.kind = "hybrid" needs it')
-    return _load(profile.name, profile.sections.model, *placement(profile))
+    on_hub = settings.model not in bases() and not is_folder(settings.model)
+    model = str(model_folder(profile, "sections")) if on_hub else settings.model
+    return _load(profile.name, model, *placement(profile), settings.max_tokens)
 
 
 @lru_cache(maxsize=2)  # whoever searches an index and changes it needs it twice
-def _load(profile: str, model: str, device: str, dtype: torch.dtype) -> SectionEncoder:
+def _load(profile: str, model: str, device: str, dtype: torch.dtype, max_tokens: int) -> protocols.SectionEncoder:
+    folder = Path(model).expanduser()
     try:
-        return SectionEncoder.load(Path(model).expanduser() if is_folder(model) else model, device, dtype)
+        if (folder / MODULES).is_file():
+            return TextEmbedding.load(folder, device, dtype, max_tokens)
+        return SectionEncoder.load(folder if is_folder(model) else model, device, dtype)
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ValueError(
             f"profile {profile}: sections.model: {model}: a file is damaged ({error}); fetch or train it again"
@@ -43,7 +57,10 @@ def _load(profile: str, model: str, device: str, dtype: torch.dtype) -> SectionE
 
 
 def _hybrid(profile: Profile) -> TextReranker:
-    return HybridReranker(section_encoder(profile), profile.sections.cosine_weight)
+    encoder, weight = section_encoder(profile), profile.sections.cosine_weight
+    if isinstance(encoder, SectionEncoder):  # the base models read English
+        return HybridReranker(encoder, weight)
+    return HybridReranker(encoder, weight, reads=lambda question: True)
 
 
 def _cross_encoder(load: Callable[..., TextReranker]) -> Callable[[Profile], TextReranker]:
@@ -58,7 +75,7 @@ def _cross_encoder(load: Callable[..., TextReranker]) -> Callable[[Profile], Tex
     return make
 
 
-BM25_ALONE = SectionKind(lambda profile: BM25())
+BM25 = SectionKind(lambda profile: bm25.BM25())
 HYBRID = SectionKind(_hybrid, section_encoder)
-CROSS_ENCODER = SectionKind(_cross_encoder(CrossEncoderReranker.load))
+CROSS_ENCODER = SectionKind(_cross_encoder(load_reranker))
 FLAG = SectionKind(_cross_encoder(FlagReranker.load))

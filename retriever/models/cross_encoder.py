@@ -61,7 +61,7 @@ class CrossEncoderReranker:
     ) -> None:
         self.model = model.eval()
         self.tokenizer = tokenizer
-        self.max_tokens = _longest(model, tokenizer, max_tokens)
+        self.max_tokens = longest(model, tokenizer, max_tokens)
         self.batch_tokens = batch_tokens
         self._packed = packed(model)
         self._tokenizing = threading.Lock()  # a call sets truncation on the shared tokenizer
@@ -95,7 +95,7 @@ class CrossEncoderReranker:
         Raises:
             ValueError: The numbers of questions and of lists of passages differ.
         """
-        return _by_question(self._score_pairs, questions, passages)
+        return by_question(self._score_pairs, questions, passages)
 
     def use_cuda_graphs(self) -> None:
         """Captures CUDA graphs for forward passes without padding, if there are any; calls must then not overlap."""
@@ -172,7 +172,7 @@ class FlagReranker:
         model = library.FlagReranker(str(folder), devices=[device], normalize=True)
         model.model = checked
         check_words(folder, model.tokenizer, checked.config.vocab_size)
-        model.max_length = _longest(model.model, model.tokenizer, max_tokens)
+        model.max_length = longest(model.model, model.tokenizer, max_tokens)
         return cls(model)
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
@@ -181,7 +181,7 @@ class FlagReranker:
         Raises:
             ValueError: The numbers of questions and of lists of passages differ.
         """
-        return _by_question(self._score_pairs, questions, passages)
+        return by_question(self._score_pairs, questions, passages)
 
     def _score_pairs(self, questions: list[str], passages: list[str]) -> FloatArray:
         pairs = list(zip(questions, passages, strict=True))
@@ -236,7 +236,7 @@ def _sigmoid(logits: Sequence[Tensor]) -> FloatArray:
     return scores
 
 
-def _by_question(
+def by_question(
     score_pairs: Callable[[list[str], list[str]], FloatArray],
     questions: Sequence[str],
     passages: Sequence[Sequence[str]],
@@ -269,8 +269,12 @@ def _check(folder: Path) -> None:
         )
 
 
-def _longest(model: nn.Module, tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> int:
-    """Lowers `max_tokens` to the limits of tokenizer and position embeddings."""
+def longest(model: nn.Module, tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> int:
+    """Returns `max_tokens`, lowered to the limits of tokenizer and position embeddings.
+
+    Raises:
+        ValueError: It is too low.
+    """
     if max_tokens < 16:
         raise ValueError(f"max_tokens: must be at least 16, got {max_tokens}")
     longest = min(max_tokens, tokenizer.model_max_length)

@@ -20,6 +20,7 @@ from retriever.models.feature_map import feature_map, part_encoder
 from retriever.models.folder import RECORD_NAME, folder_fingerprint
 from retriever.models.graphs import Forward, graphed
 from retriever.models.image_alignment import aligner
+from retriever.models.image_tower import ImageTower
 from retriever.models.padding import known_padding
 from retriever.models.photo_tower import PhotoTower
 from retriever.models.pixels import PixelPreparation
@@ -90,7 +91,7 @@ class ClipEncoder(Published):
         self.folder = folder
         self.key_pixels = [replace(pixels, size=size) for size in key_sizes]
         self.cache: ImageCache | None = None
-        self.photos: PhotoTower | None = None
+        self.photos: PhotoTower | ImageTower | None = None
         self._image_vectors: Forward = lambda pixels: _unit(self.model.get_image_features(pixels))
 
     @classmethod
@@ -174,7 +175,9 @@ class ClipEncoder(Published):
     @property
     def encode_parts(self) -> EncodeParts | None:
         """Encodes parts of an image about as if each were an image; only the embedded model can."""
-        return part_encoder(self.model, self.pixels, self.photos) if isinstance(self.model, SmallCLIP) else None
+        if not isinstance(self.model, SmallCLIP) or isinstance(self.photos, ImageTower):
+            return None
+        return part_encoder(self.model, self.pixels, self.photos)
 
     @property
     def align(self) -> Align | None:
@@ -275,7 +278,7 @@ def _windows(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[list
     """Returns, per text, the token ids of its pieces, each with the special tokens of a complete text."""
     if hasattr(tokenizer, "windows"):
         return [tokenizer.windows(text, max_tokens) for text in texts]
-    before, after = _frame(tokenizer)
+    before, after = frame(tokenizer)
     room = max_tokens - len(before) - len(after)
     # Not by the tokenizer's `return_overflowing_tokens`, whose memory grows with the square of a text's length.
     return [
@@ -284,7 +287,7 @@ def _windows(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[list
     ]
 
 
-def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+def frame(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Returns the special tokens that a tokenizer puts before and after a text."""
     inner: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole: list[int] = tokenizer("a")["input_ids"]

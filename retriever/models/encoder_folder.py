@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from tokenizers import normalizers
 
 from retriever.files import read_object
 from retriever.models.eva_weights import load_eva_clip
@@ -18,8 +19,11 @@ from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from retriever.models.text_tokenizer import load_tokenizer
 
 _FIXED_LENGTH = {"siglip"}
-"""Model types trained on texts padded to full length, whose padding is read like any other token."""
-_UNSUITABLE = {"siglip2": "it reads images of any shape in patches; use a SigLIP 2 with a fixed image size"}
+"""Model types trained on lower-case texts padded to full length, whose padding is read like any other token."""
+_UNSUITABLE = {
+    "siglip2": "it reads images of any shape in patches; use a SigLIP 2 with a fixed image size",
+    "qwen3_vl": 'its prompt is known to another kind; set encoder.kind = "qwen3_vl"',
+}
 
 
 class EncoderParts(NamedTuple):
@@ -111,6 +115,10 @@ def _load_clip(folder: Path, kind: str, device: str, dtype: torch.dtype) -> Enco
     max_tokens = text_config.max_position_embeddings
     _move(model, device, dtype)
     tokenizer = _tokenizer(folder, AutoTokenizer.from_pretrained, text_config.vocab_size)
+    if kind in _FIXED_LENGTH and (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
+        # SigLIP 2's folders name Gemma's tokenizer, which leaves this to its caller.
+        own = [] if backend.normalizer is None else [backend.normalizer]
+        backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
     return EncoderParts(model, tokenizer, PixelPreparation.load(folder), max_tokens, kind in _FIXED_LENGTH)
 
 

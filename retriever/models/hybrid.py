@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -26,8 +26,8 @@ class HybridReranker:
     """Scores `(1 - weight) * words + weight * cosine` (implements `retriever.protocols.VectorReranker`).
 
     The cosine is that of the question and the best window of a section. Vectors of sections come from an index, or are
-    computed, which takes some milliseconds per section. Of a question that is not in English, only the words count:
-    the published models read English. A section that only repeats the titles, which is near to every question about
+    computed, which takes some milliseconds per section. Of a question that the encoder does not read, only the words
+    count. A section that only repeats the titles, which is near to every question about
     them, has the lowest score.
 
     Args:
@@ -35,10 +35,17 @@ class HybridReranker:
         weight: Weight of the cosine, 0 to 1.
         words: Scores the words of sections, in 0 to 1; by default BM25, which counts less where it knows fewer words of
             the question.
+        reads: Tells whether the encoder reads a question's language; by default, it reads English.
     """
 
-    def __init__(self, encoder: SectionEncoder, weight: float, words: TextReranker | None = None) -> None:
-        self.encoder, self.weight = encoder, weight
+    def __init__(
+        self,
+        encoder: SectionEncoder,
+        weight: float,
+        words: TextReranker | None = None,
+        reads: Callable[[str], bool] = is_english,
+    ) -> None:
+        self.encoder, self.weight, self.reads = encoder, weight, reads
         self.words = words or BM25(whole_question=True)
         self._questions = ImageCache(_QUESTIONS)
         self._vectors = lru_cache(_CACHED)(lambda passage: encoder.encode_passages([passage])[0])
@@ -89,7 +96,7 @@ class HybridReranker:
             np.where(
                 [only_repeats_titles(text) for text in texts],
                 np.float32(-self.weight),
-                (1 - self.weight) * words + self.weight * best_cosines(vector, own) if is_english(question) else words,
+                (1 - self.weight) * words + self.weight * best_cosines(vector, own) if self.reads(question) else words,
             )
             for question, texts, words, vector, own in zip(questions, passages, scores, asked, vectors, strict=True)
         ]

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +96,8 @@ class PixelPreparation:
         if content_of(image) is None:
             return np.asarray(self.resize(image))
         # Two models may want the same pixels of an image that does not change.
-        kept, how = (
-            vars(image).setdefault(_PREPARED, {}),
-            (self.size, self.crop, self.exact, self.resample, self.target_ratio),
-        )
+        kept = vars(image).setdefault(_PREPARED, {})
+        how = replace(self, mean=CLIP_MEAN, std=CLIP_STD)
         if how not in kept:
             kept[how] = np.asarray(self.resize(image))
         pixels: np.ndarray[Any, np.dtype[np.uint8]] = kept[how]

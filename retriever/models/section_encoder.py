@@ -84,13 +84,11 @@ class SectionEncoder:
     def encode_passages(self, passages: Sequence[str]) -> list[NDArray[np.int8]]:
         """Encodes passages as `section_passage` formats them, or other texts.
 
-        Returns the vectors of each passage's windows, int8 [windows, dimension], scaled so that the largest value of a
-        vector is 127: only their directions count.
+        Returns the vectors of each passage's windows, int8 [windows, dimension]: only their directions count.
         """
         windows = self._window_ids(passages)
         vectors = self._encode(self.model, [window for own in windows for window in own])
-        largest = np.abs(vectors).max(axis=1, keepdims=True, initial=1e-12)
-        rows = np.round(vectors * (127 / largest)).astype(np.int8)
+        rows = as_int8(vectors)
         return np.split(rows, np.cumsum([len(own) for own in windows])[:-1]) if passages else []
 
     def question_ids(self, questions: Sequence[str]) -> list[list[int]]:
@@ -138,6 +136,13 @@ class SectionEncoder:
         weights = mask[..., None].float()
         pooled = (hidden.float() * weights).sum(1) / weights.sum(1)
         return torch.nn.functional.normalize(pooled, dim=1)
+
+
+def as_int8(vectors: FloatArray) -> NDArray[np.int8]:
+    """Rounds vectors [N, D] to int8, each scaled so that its largest value is 127."""
+    largest = np.abs(vectors).max(axis=1, keepdims=True, initial=1e-12)
+    rows: NDArray[np.int8] = np.round(vectors * (127 / largest)).astype(np.int8)
+    return rows
 
 
 def window_starts(tokens: int) -> range:

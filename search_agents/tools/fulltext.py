@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from retriever.asking import EntityIndex
 from retriever.filters import SCOPE, fits
@@ -22,6 +22,8 @@ from retriever.unspaced import UNSPACED
 _JOINED = re.compile(f"[{UNSPACED}\uac00-\ud7a3]")
 _RUN = re.compile(f"({_JOINED.pattern}+)")
 _WORD = re.compile(rf"[\w{MARKS}]+")
+_NAMED = 20
+"""Sections of one of which the entity must be that has a name."""
 MOST_WORDS = 64
 """Terms of a query that count."""
 TITLE_WEIGHT, SECTION_WEIGHT, TEXT_WEIGHT = 6.0, 2.0, 1.0
@@ -157,6 +159,48 @@ class FullText:
                     "INSERT INTO sections (rowid, title, section, text) VALUES (?, ?, ?, ?)",
                     (number, *map(_indexed, (entity.title, section.title, section.text))),
                 )
+
+
+class StoredText:
+    """Full-text search by the words that an index in parts stores of its sections; its articles are elsewhere."""
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+
+    @property
+    def changes(self) -> int:
+        """As in `FullText`."""
+        return int(self._index.parts.changes)
+
+    def search(self, query: str, k: int) -> list[Place]:
+        """Finds the `k` best sections for a query that the caller may see, best first."""
+        found: list[Place] = self._index.retried(lambda _: self._best(query, k))
+        return found
+
+    def _best(self, query: str, k: int) -> list[Place]:
+        matches = self._index.sections.search(query, None, (), SCOPE.get())
+        best = sorted(matches, key=lambda match: -(match.words or 0.0) - match.name)[:k]
+        return [Place(match.row, self._index.entity(match.row), match.position) for match in best]
+
+    def row_of_name(self, name: str) -> int | None:
+        """Returns the row of the entity with a title or URL (case-insensitive), or `None` if there is none."""
+        for place in self.search(name, _NAMED):
+            if _plain(name) in map(_plain, (place.entity.title, place.entity.url, *place.entity.names)):
+                return place.row
+        return None
+
+    def entity_of(self, name: str) -> Entity | None:
+        """Returns the entity with an id, a title or a URL, or `None` if there is none."""
+        row: int | None = self._index.row_of(name)
+        if row is None or not fits(self._index.entity(row), SCOPE.get()):
+            row = self.row_of_name(name)
+        found: Entity | None = None if row is None else self._index.entity(row)
+        return found
+
+
+def full_text(index: EntityIndex) -> FullText | StoredText:
+    """Returns the full-text search of an index."""
+    return StoredText(index) if hasattr(index, "sections") else FullText(index)
 
 
 def _tables() -> sqlite3.Connection:

@@ -18,7 +18,7 @@ from search_agents.documents import CHUNK_CHARACTERS, Chunk, best_chunks, chunks
 from search_agents.parsing import json_values
 from search_agents.records import IMAGE, Observation, Source
 from search_agents.state import AgentRun, Tool
-from search_agents.tools.fulltext import FullText, entities_of
+from search_agents.tools.fulltext import entities_of, full_text
 from search_agents.tools.images import PartArguments, part_digest, part_of
 from search_agents.tools.page import Opener
 
@@ -78,7 +78,7 @@ class IndexTools:
 
     def __init__(self, searcher: Searcher) -> None:
         self._searcher, self._index = searcher, searcher.index
-        self._texts = FullText(self._index)
+        self._texts = full_text(self._index)
 
     def tools(self) -> list[Tool]:
         """Returns the tools."""

@@ -26,7 +26,7 @@ def test_evqa_text_only() -> None:
 
 
 def test_evqa_multimodal() -> None:
-    system, user = answer_messages("How tall is it?", "Fir.", IMAGE)
+    system, user = answer_messages("How tall is it?", "Fir.", [IMAGE])
     assert system["content"].startswith("Answer the encyclopedic question about the given image.")
     assert "Don't mention the visual content" in system["content"]
     assert "You are a helpful assistant" not in system["content"]
@@ -37,7 +37,7 @@ def test_evqa_multimodal() -> None:
 
 @pytest.mark.parametrize("image", [None, IMAGE])
 def test_infoseek_has_rules_and_one_example(image: Image.Image | None) -> None:
-    system, user = answer_messages("How tall is it?", "Fir.", image, "infoseek")
+    system, user = answer_messages("How tall is it?", "Fir.", [] if image is None else [image], "infoseek")
     assert "corresponding numerical format directly" in system["content"]
     assert system["content"].count("- Question:") == 1
     assert system["content"].endswith("Short answer is: Province of Belluno")
@@ -54,7 +54,7 @@ def test_without_context() -> None:
         system, user = answer_messages("Who?", None, style=style)
         assert user["content"] == "- Question: Who?\nThe answer is:"
         assert "If the context does not contain" in system["content"]
-        system, user = answer_messages("Who?", None, IMAGE, style)
+        system, user = answer_messages("Who?", None, [IMAGE], style)
         assert user["content"][1]["text"] == "- Question: Who?\nThe answer is:"
         assert "context" not in system["content"].lower() and system["content"].startswith("Answer the encyclopedic")
         assert ("numerical format" in system["content"]) == (style == "infoseek")

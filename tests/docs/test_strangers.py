@@ -238,7 +238,7 @@ def test_a_model_for_step_3(examples: Path, install: Install, capsys: pytest.Cap
     assert main([*map(str, question), "--set=sections.kind=longest"]) == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "sections.kind" in error
-    assert "'longest' is unknown; known are bm25, hybrid, cross_encoder, flag, shortest" in error
+    assert "'longest' is unknown; known are bm25, hybrid, cross_encoder, flag, rerank, tei, shortest" in error
 
 
 def test_a_step(examples: Path, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,10 +25,14 @@ LINE = """{"id": "q0", "question": "How long?", "image_id": "red", "question_typ
 "section_correct": true, "section_ranks": {"pseudo": 1, "section": 1}, "answer": "7", "confidence": 0.5, "span": [0, 1],
 "unanswered": false, "thoughts": "A wave.",
 "answer_scores": {"evqa_exact_match": 1.0}, "answer_correct": true, "timings_ms": {"step1": 2.5},
-"declined": false, "ending": "cut", "quote": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0]}],
+"declined": false, "ending": "cut",
+"quote": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0], "photograph": 1}], "passages": [],
 "recognized": 0.75, "crop": [0.0, 0.25, 0.5, 1.0],
-"turned": 90, "text": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0]}], "by_text": true,
-"reading": "name", "searched": null, "parts": null, "filter": {"category": ["bird"]}}"""
+"turned": 90, "text": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0], "photograph": 1}],
+"by_text": true, "reading": "name", "searched": null, "parts": null, "filter": {"category": ["bird"]},
+"photographs": [{"entity_id": "r", "entity_title": "Red", "recognized": 0.75, "crop": null, "turned": 0, "sections":
+[{"evidence": {"entity_id": "r", "entity_title": "Red", "section_title": "Wave", "text": "7 nm", "section_index": 2},
+"behind": 0.0}]}]}"""
 
 
 def test_a_line_and_its_record() -> None:
@@ -54,6 +58,8 @@ def test_lines_of_other_versions_are_read() -> None:
         "searched",
         "parts",
         "filter",
+        "photographs",
+        "passages",
         "quote",
     ):  # later versions write them
         del line[name]

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from retriever.asking import Generator
 from serving.app import create_app
+from serving.examples import add_example_routes
 from serving.modes import Modes
 from serving.openai_routes import OPENAI
 from serving.protocol import protocol_of
@@ -42,7 +43,7 @@ class World:
         self.index = FakeIndex(self.folder)
         self.retriever = FakeRetriever(self.index, k=3)
         settings, generator = settings or ServingSettings(), generator or FakeGenerator()
-        self.app = create_app(self.retriever, generator, settings, modes=modes, routes=OPENAI)
+        self.app = create_app(self.retriever, generator, settings, modes=modes, routes=(*OPENAI, add_example_routes))
         self.url = ""
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from evaluation.records import GoldRecord, QueryRecord
 from evaluation.trec import write_trec
-from indexes.ids import from_column, to_column
+from indexes.ids import to_column
 from indexes.ranked_lists import Ranking, check_coverage
-from indexes.rankings import read_rankings
+from indexes.rankings import from_column, read_rankings
 
 BLANKS = "".join(chr(point) for point in range(0x110000) if chr(point).isspace()) + "\ufeff\u200b\u180e\0\x7f"
 ids = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(BLANKS + "%:#2025"), max_size=12)

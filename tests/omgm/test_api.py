@@ -243,7 +243,7 @@ def test_html_for_notebooks(omgm: OMGM, images: Path) -> None:
 def test_rows_are_plain_values(omgm: OMGM, images: Path) -> None:
     found = omgm.ask(images / "flag" / "France.png", QUESTION)
     assert list(asdict(found.candidates[0])) == [
-        *("rank", "entity", "title", "sim_c", "sim_m", "fused", "image", "url", "row")
+        *("rank", "entity", "title", "sim_c", "sim_m", "fused", "image", "url", "row", "photograph")
     ]
     assert list(asdict(found.sections[0])) == ["rank", "title", "index", "sim_m", "sim_t", "score", "text", "images"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -23,17 +24,25 @@ import httpx
 import pytest
 from PIL import Image
 
+from indexes.live.drafts import DraftEditor
+from indexes.live.editor import Editor
+from indexes.live.index import LiveIndex
 from indexes.parts import remote
+from indexes.parts.layout import part_of
 from indexes.parts.split import split_index
 from indexes.store.index import Index
 from omgm.__main__ import main
+from omgm.editing import open_editor
 from omgm.indexing import Build, build
 from omgm.opening import open_retriever
 from omgm.part_server import part_app
+from omgm.parts import build_encoder, build_fusion
 from omgm.profile import load_profile
-from omgm.served_app import build_app
+from omgm.served_app import build_app, open_service
+from retriever.filters import within
 from retriever.pipeline import Retriever
 from retriever.types import NO_IMAGE, EngineError, Options, Query
+from search_agents.tools.fulltext import full_text
 from tests.fakes.listening import free_port
 from tests.fakes.live import hash_of, painting
 from tests.fakes.service import listening, wait_until
@@ -126,9 +135,16 @@ def joined(urls: Iterable[str]) -> Path:
 
 
 def plain(result: Any, index: Any) -> Any:
-    """Returns what a result says, with ids instead of rows, and scores of text up to their last digits."""
-    candidates = [replace(one, row=index.entity(one.row).id, score=round(one.score, 6)) for one in result.candidates]
-    recognized = result.recognized and round(result.recognized, 6)
+    """Returns what a result says, with ids instead of rows, and scores up to their last digits."""
+
+    def rounded(one: Any) -> Any:
+        scores = {
+            name: value and round(value, 5) for name in ("sim_c", "sim_p", "score") for value in [getattr(one, name)]
+        }
+        return replace(one, row=index.entity(one.row).id, **scores)
+
+    candidates = list(map(rounded, result.candidates))
+    recognized = result.recognized and round(result.recognized, 5)
     return candidates, recognized, result.crop, result.turned, result.text, result.by_text, result.searched
 
 
@@ -157,6 +173,73 @@ def test_answers_are_those_of_one_machine(folder: Path, count: int) -> None:
         with pytest.raises(ValueError, match=r"filter.kind: no entity has 'coin'; values are '(label|painting)'"):
             front.index.fields.check((("kind", ("label", "coin")),), ())
         assert len(front.index) == len(whole.index) and front.index.fingerprint == whole.index.fingerprint
+
+
+def put(editor: DraftEditor, row: dict[str, Any], image: Image.Image | None = None) -> None:
+    draft = editor.draft(row, row.keys())
+    draft.complete(image)
+    draft.put()
+
+
+def change(editor: DraftEditor) -> None:
+    """Adds an article, replaces the image, then the text of others, and removes one."""
+    texts = [{"title": "Part 0", "text": "The trumpet weighs 777 grams."}]
+    trumpet = {"id": "kb/new", "title": "Trumpet", "names": ["the trumpet of Basel"], "fields": {"kind": "painting"}}
+    put(editor, {**trumpet, "image": "new.png", "sections": texts}, painting(hash_of("trumpet")))
+    zero = {
+        "id": "kb/0",
+        "title": "Article 0",
+        "image": "0.png",
+        "sections": [{"title": "Part 0", "text": "It is red."}],
+    }
+    put(editor, zero, package(NAMES[0], 50, 4, "navy", "white"))
+    drum = f"kb/{len(NAMES) + THINGS.index('drum')}"
+    put(editor, {"id": drum, "title": "Big drum", "sections": [{"title": "Part 0", "text": "The drum weighs 5 kg."}]})
+    editor.remove([f"kb/{len(NAMES)}"])
+
+
+def test_changes_at_a_front_are_those_of_one_machine(folder: Path, tmp_path: Path) -> None:
+    profile = load_profile("embedded")
+    for name in ("index", "in 2"):
+        shutil.copytree(folder / name, tmp_path / name)
+    encoder = build_encoder(profile)
+    asked = [*queries(), Query(painting(hash_of("trumpet")), "How heavy is it?", "new")]
+    asked += [Query(NO_IMAGE, text, text) for text in ("How heavy is the trumpet of Basel?", "How heavy is the drum?")]
+    whole, own = open_service(profile, tmp_path / "index", encoder)
+    assert isinstance(own, Editor) and isinstance(whole.index, LiveIndex)
+
+    def same(front: Retriever[Index]) -> None:
+        assert len(front.index) == len(whole.index) == len(NAMES) + len(THINGS)
+        for query in asked:
+            [expected], [found] = whole.retrieve([query]), front.retrieve([query])
+            assert plain(found, front.index) == plain(expected, whole.index), query.question
+
+    with closing(own):
+        with threads(tmp_path / "in 2") as addresses:
+            other = open_retriever(profile, addresses, encoder=encoder)
+            front, editor = open_service(profile, addresses, encoder)
+            assert isinstance(editor, Editor)
+            for each in (own, editor):
+                change(DraftEditor(each))
+            with pytest.raises(KeyError, match="kb/404"):
+                editor.remove(["kb/404"])
+            same(front)
+            same(other)
+        with threads(tmp_path / "in 2") as addresses:
+            same(open_retriever(profile, addresses, encoder=encoder))
+        with pytest.raises(ValueError, match=r"1-of-2: is part 1 of 2; send articles to a front"):
+            open_editor(profile, tmp_path / "in 2" / "1-of-2", encoder, build_fusion(profile), "tests it")
+        whole.index.compact()
+    again, of_whole = tmp_path / "again", tmp_path / "of whole"
+    assert len([*split_index(tmp_path / "in 2", 3, again)]) == len([*split_index(tmp_path / "index", 3, of_whole)]) == 3
+    names = ("whole.json", "part.json", "report.json", "manifest.json")
+    notes = {f"{number}-of-3/{name}" for number in (1, 2, 3) for name in names}
+    one, two = contents(again), contents(of_whole)
+    assert [
+        name for name in sorted(one.keys() | two.keys()) if one.get(name) != two.get(name) and name not in notes
+    ] == []
+    with threads(tmp_path / "in 2") as addresses:  # compacted
+        same(open_retriever(profile, addresses, encoder=encoder))
 
 
 @dataclass
@@ -226,7 +309,7 @@ def test_a_lost_part_is_named_and_comes_back(
 def test_a_front_serves_the_parts(folder: Path) -> None:
     with threads(folder / "in 2") as addresses:
         app, editor = build_app(load_profile("embedded"), addresses, read_only=False)
-        assert isinstance(editor, str)
+        assert isinstance(editor, Editor)
         with listening(app) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
             image = BytesIO()
             package(NAMES[0], 0).save(image, "PNG")
@@ -235,9 +318,52 @@ def test_a_front_serves_the_parts(folder: Path) -> None:
             assert (body["parts"], body["entity"]["id"], body["answer"]) == ([2, 2], "kb/0", "100 grams")
             assert client.get(body["candidates"][1]["image"]).headers["content-type"] == "image/jpeg"
             assert client.get("/entities", params={"id": "kb/3"}).json()["title"] == "Article 3"
-            refused = client.delete("/entities", params={"id": "kb/3"})
-            assert refused.status_code == 409 and "omgm index split" in refused.json()["error"]["message"]
             assert "in the parts" in client.get("/health/ready").text
+
+
+def test_a_change_whose_part_is_down_is_refused_by_its_name(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "in 2", tmp_path / "in 2")
+    with listening(part_app(tmp_path / "in 2" / "1-of-2")) as first, ExitStack() as second:
+        urls = [first, second.enter_context(listening(part_app(tmp_path / "in 2" / "2-of-2")))]
+        app, editor = build_app(load_profile("embedded"), joined(urls), read_only=False)
+        assert isinstance(editor, Editor)
+        ids = {part_of(f"kb/{number}", 2): f"kb/{number}" for number in range(12)}
+        new = {"title": "New", "sections": [{"title": "Weight", "text": "The zither weighs 12 grams."}]}
+        with listening(app) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+
+            def send(method: str, id: str, **content: Any) -> httpx.Response:
+                return client.request(method, "/entities", params={"id": id}, **content)
+
+            assert send("PUT", "zither", json=new).json() == {
+                "id": "zither",
+                "created": True,
+                "notes": [],
+                "index": {"name": "kb", "entities": 13},
+            }
+            assert send("GET", "zither").json()["title"] == "New"
+            question = {"question": "How heavy is the zither?"}
+            assert client.post("/answer", json=question).json()["answer"] == "12 grams"
+            assert send("DELETE", "zither").status_code == 200 and send("GET", "zither").status_code == 404
+            second.close()
+            for method in ("PUT", "DELETE", "GET"):
+                refused = send(method, ids[1], **({"json": new} if method == "PUT" else {}))
+                error = refused.json()["error"]
+                assert (refused.status_code, error["code"]) == (503, "engine_unavailable")
+                assert error["message"] == "part 2 of 2 of the index does not answer; try again"
+            assert send("DELETE", ids[0]).status_code == 200
+
+
+def test_agents_search_the_text_of_parts(folder: Path) -> None:
+    with threads(folder / "in 2") as addresses:
+        texts = full_text(open_retriever(load_profile("embedded"), addresses).index)
+        assert texts.search("drum weighs", 1)[0].entity.title == f"Article {len(NAMES) + THINGS.index('drum')}"
+        for name in ("Article 3", "the drum of Basel", "kb/3"):
+            assert texts.entity_of(name) is not None
+        assert texts.entity_of("Article") is None and texts.changes == 0
+        with within((("kind", ("label",)),)):
+            assert texts.entity_of(f"Article {len(NAMES)}") is None
+            kinds = {dict(place.entity.fields)["kind"] for place in texts.search("weighs grams", 5)}
+            assert kinds == {"label"}
 
 
 def test_the_commands_of_the_page_run(folder: Path, tmp_path: Path) -> None:

@@ -109,6 +109,8 @@ async def test_tools_are_described(url: str) -> None:
             "searched",
             "parts",
             "filter",
+            "photographs",
+            "passages",
             "quote",
             "declined",
             "reason",
@@ -183,9 +185,12 @@ def test_errors(url: str, photo: bytes, examples: Path) -> None:
         ({"image": "http://127.0.0.1:9/a.png", "question": CAPITAL}, "images cannot be fetched from 127.0.0.1:9"),
         ({"image": data_uri(photo), "question": " "}, "the question is empty"),
         ({"image": data_uri(photo), "question": "x" * 101}, "the question has 101 characters"),
-        ({"image": data_uri(photo)}, "question is missing; answer takes question, image, mode"),
+        ({"image": data_uri(photo)}, "question is missing; answer takes question, image, more_images, mode"),
         ({"image": "<image>", "question": CAPITAL}, "image must be its URL"),
-        ({"picture": "x", "question": CAPITAL}, "answer has no argument 'picture'; it takes question, image, mode"),
+        (
+            {"picture": "x", "question": CAPITAL},
+            "answer has no argument 'picture'; it takes question, image, more_images",
+        ),
     ]
     for arguments, expected in wrong:
         assert expected in message(call(url, "answer", **arguments))

@@ -27,11 +27,16 @@ from retriever.models.bert import Bert, BertConfig
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder
 from retriever.models.grounding import load_grounding
+from retriever.models.image_tower import ImageTower
 from retriever.models.lora import merge_lora
 from retriever.models.qformer import QFormerFusion
+from retriever.models.qwen3_vl import Qwen3VLEncoder
 from retriever.models.tensor_names import HARMLESS, wrapper_of
+from retriever.models.text_embedding import TextEmbedding
 from retriever.models.weights import stored_tensors
+from retriever.models.yes_no import YesNoReranker
 from tests.evaluation.test_bem import bert
+from tests.fakes import published_models
 from tests.fakes.blip2 import save_blip2
 from tests.fakes.chat_checkpoints import write_llama, write_llava
 from tests.fakes.grounding_dino import write_grounding_dino
@@ -113,6 +118,11 @@ LOADERS = {
     "open_clip": Loader(open_clip_folder, ClipEncoder.load),
     "Q-Former": Loader(lambda folder: small_fusion(1, 0).save(folder), QFormerFusion.load),
     "BLIP-2": Loader(save_blip2, QFormerFusion.load),
+    "SigLIP 2": Loader(published_models.write_siglip2, ClipEncoder.load),
+    "DINOv2": Loader(published_models.write_dinov2, ImageTower.load),
+    "Qwen3-VL-Embedding": Loader(published_models.write_qwen3_vl, Qwen3VLEncoder.load),
+    "Qwen3-Embedding": Loader(published_models.write_qwen3_embedding, TextEmbedding.load),
+    "Qwen3-Reranker": Loader(published_models.write_qwen3_reranker, YesNoReranker.load),
     "cross-encoder": Loader(xlm_roberta, CrossEncoderReranker.load),
     "FlagEmbedding": Loader(xlm_roberta, FlagReranker.load),
     "base BERT": Loader(base_folder, load_base_bert),

@@ -24,10 +24,10 @@ from retriever.images import (
     load_image,
     load_small,
     open_image,
-    original_size,
     prepare_image,
 )
 from retriever.models.pixels import PixelPreparation
+from search_agents.regions import original_size
 from tests.fakes.ghostscript import EPS, install_trap
 
 RED, WHITE, BLUE = (255, 0, 0), (255, 255, 255), (0, 0, 255)

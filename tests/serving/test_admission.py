@@ -56,6 +56,17 @@ def test_the_estimate_is_the_mean_of_seconds_per_query() -> None:
     assert door.admission.seconds_per_query() == pytest.approx(0.1)  # older batches are forgotten
 
 
+def test_each_further_image_of_a_request_holds_a_place() -> None:
+    door = Door(max_wait_s=10.0)
+    door.run_batch(2, 1.0)
+    door.enter(1)
+    with door.admission.inner(3):
+        assert door.admission.inside == 4 and door.admission.wait() == pytest.approx(2.0)
+        with door.admission.inner(0):
+            assert door.admission.inside == 4
+    assert door.admission.inside == 1
+
+
 def test_the_wait_counts_all_that_is_ahead() -> None:
     door = Door(max_wait_s=10.0)
     door.run_batch(2, 1.0)  # 0.5 s per query

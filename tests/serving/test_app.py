@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from retriever.images import encoded
-from serving.pages import read_examples
+from serving.examples import read_examples
 from serving.settings import ServingSettings
 from tests.fakes.asking import GREEN, RED, WHEN, ask, ask_json, events, fault
 from tests.fakes.images import image_bytes
@@ -239,7 +239,7 @@ def test_info(client: httpx.Client) -> None:
     assert found == {
         "index": {"name": "three lands", "entities": 3},
         "generator": "last number",
-        "limits": {**limits, "timeout_s": 30.0},
+        "limits": {**limits, "max_images": 4, "timeout_s": 30.0},
         "modes": ["retrieve"],
         "agent_limits": None,
     }

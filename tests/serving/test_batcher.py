@@ -433,3 +433,18 @@ async def test_callers_who_leave_two_batches_are_dropped() -> None:
         steps.open("1*", "2*")
         assert (await stays).query_id == "d"
     assert steps.log == ["1a", "2a", "1b", "2b", "1d", "2d"]
+
+
+async def test_images_fill_a_batch() -> None:
+    retrieve, one = Widths(), Image.new("RGB", (1, 1))
+    async with running(retrieve, max_batch=4) as batcher:
+        retrieve.gate.clear()
+        tasks = [asyncio.create_task(batcher.submit(query("first")))]
+        await asyncio.to_thread(retrieve.began.wait, 10)
+        for name, more in (("a", 1), ("b", 1), ("c", 0), ("d", 9), ("e", 0)):
+            several = Query(one, "?", name, more=(one,) * more)
+            tasks.append(asyncio.create_task(batcher.submit(several)))
+            await asyncio.sleep(0)
+        retrieve.gate.set()
+        await asyncio.gather(*tasks)
+    assert retrieve.batches == [["first"], ["a", "b"], ["c"], ["d"], ["e"]]  # ten images are a batch of their own

@@ -292,7 +292,7 @@ def test_messages_at_fault(client: OpenAI) -> None:
         ([{"role": "user", "content": None}], "empty_question", "messages"),
         ([user(words, {"type": "input_audio", "input_audio": {}})], "wrong_type", "messages[0].content[1].type"),
         ([user(words, {"type": "image_url"})], "wrong_type", "messages[0].content[1].image_url"),
-        ([user(words, image, image_part("green"))], "several_images", "messages[0].content"),
+        ([user(words, *map(image_part, ("red", "green", "blue", "gray", "white")))], "too_many_images", "messages"),
         ([user(words, url_part("flag.png"))], "bad_image_url", "messages[0].content[1].image_url"),
         ([user(words, url_part("data:image/png;base64,@@@"))], "malformed_data_uri", "messages"),
         ([user(words, url_part(data_uri(b"hello")))], "not_an_image", "messages"),

@@ -481,7 +481,7 @@ def test_the_page_says_what_failed(chromium: Browser, tmp_path: Path, flag: Path
             f"{drop} Object.defineProperty(e, 'dataTransfer', {{value: {{types: ['Files'], files: [new File([], 'f')], "
             "items: [{webkitGetAsEntry: () => ({isDirectory: true})}]}}); document.dispatchEvent(e);"
         )
-        assert by_id(chromium, "error").text == "This is a folder. Drop a single photo."
+        assert by_id(chromium, "error").text == "This is a folder. Drop photos."
     by_id(chromium, "file").send_keys(str(flag))
     said.append(part(ask(chromium, None, WHEN, 6), "error").text)
     assert said == [

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from indexes.ids import hash_id
-from indexes.live.index import LiveIndex
 from indexes.parts.layout import parts_in, read_part
 from indexes.parts.split import split_index
 from indexes.store.index import Index
@@ -77,5 +76,3 @@ def test_a_killed_split_continues_and_parts_are_never_mixed(world: World, tmp_pa
     with pytest.raises(ValueError, match=r"1-of-2: holds something else; remove it, or name another folder"):
         next(iter(split_index(other.index, 2, tmp_path)))
     assert read_part(other.index) is None
-    with pytest.raises(ValueError, match=r"1-of-2: is part 1 of 2; change the whole index, and split it again"):
-        LiveIndex.open(tmp_path / "1-of-2", write=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from omgm.downloads.hub import HubModel, hub_model, local_folder, missing_weights, models_of, named_models
+from omgm.downloads.hub import HubModel, hub_model, local_folder, missing_weights, named_models
 from omgm.profile import load_profile
 from tests.fakes.hub import COMMIT, FakeHub, be_the_only_hub, git_sha, serve_hub
 from tests.fakes.processes import run_python
@@ -71,6 +71,8 @@ def test_a_name_may_have_a_revision() -> None:
 
 
 def test_models_of_a_profile(tmp_path: Path) -> None:
+    from omgm.downloads.weights import models_of
+
     given = load_profile(str(profile(tmp_path, f"org/clip@{COMMIT}", "org/text")))
     assert models_of(given) == [
         HubModel("encoder.model", "org/clip", COMMIT),

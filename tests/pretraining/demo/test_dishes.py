@@ -13,7 +13,7 @@ from omgm.demo import DRAWN, EXAMPLES
 from pretraining.demo import build
 from pretraining.demo.dishes import PHOTOGRAPHS, dish_articles, dish_questions, dishes
 from pretraining.demo.facts import countries
-from serving.pages import read_examples
+from serving.examples import read_examples
 
 
 def test_every_dish_has_its_photograph_an_author_and_an_answer_in_its_article() -> None:
