@@ -203,12 +203,12 @@ def request_messages(
         images: Most images of the section that are named, and sent to a multimodal model.
     """
     passages, truncated, things = list[str](), False, things_of(request)
-    images = images if len(things) == 1 else 0  # pictures of one section are numbered
     for number, thing in things.items():
         if (evidence := thing.evidence) is not None:
             text, was_cut = cut(evidence.text, max_context_tokens // len(things))
+            shown = evidence.images[:images] if evidence == request.evidence else ()
+            named = [f"Picture {place}: {_name(one)}" for place, one in enumerate(shown, 1)]
             passage = section_passage(evidence.entity_title, evidence.section_title, text)
-            named = [f"Picture {place}: {_name(one)}" for place, one in enumerate(evidence.images[:images], 1)]
             passage = harmless("\n".join([passage, *(["## Pictures of this section", *named] if named else [])]))
             passages.append(f"Image {number}:\n{passage}" if len(things) > 1 else passage)
             truncated = truncated or was_cut
@@ -217,10 +217,9 @@ def request_messages(
     if multimodal and (copies := _copies(request, images)):
         uris = {n: f"data:image/jpeg;base64,{base64.b64encode(copy).decode()}" for n, copy in copies.items()}
         parts = ((text_part(f"Picture {n}:"), {"type": "image_url", "image_url": {"url": u}}) for n, u in uris.items())
-        shown = [part for pair in parts for part in pair]
         content = messages[-1]["content"]
-        *given, last = [text_part(content)] if isinstance(content, str) else content
-        messages[-1] = {**messages[-1], "content": [*given, *shown, last]}
+        *given, prompt = [text_part(content)] if isinstance(content, str) else content
+        messages[-1] = {**messages[-1], "content": [*given, *(part for pair in parts for part in pair), prompt]}
     return messages, truncated
 
 

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"\n{'recognized by its label' if answer.by_text else 'read on the image'}: {lines}")
     for one in answer.passages or filter(None, [answer.evidence]):
         print(f"\n{one.entity_title}, section {one.section_title!r}:\n{one.text}")
-        for number, picture in enumerate(one.images, 1):
+        for number, picture in enumerate(() if answer.passages else one.images, 1):
             print(f"Picture {number}: {picture.caption or picture.url}")
     if answer.parts and answer.parts[0] < answer.parts[1]:
         print(f"\nfrom {answer.parts[0]} of {answer.parts[1]} parts of the index: the others do not answer")
