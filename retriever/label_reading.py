@@ -24,7 +24,8 @@ FEWEST = 3
 NEAREST = 5
 """The best candidates, one of which must have text on its images: reading costs more than the search."""
 GLANCE = 448
-"""Pixels of the longer side in which words to search by are read: those that name a thing are hardly ever smaller."""
+"""Pixels of the longer side in which words to search by are read: of 217 other angles 184 were right, at 640 pixels 187
+in 1.35 times the time, at 352 pixels 180."""
 LEGIBLE = 0.8
 """Lines that are read less surely are no answer: 4 of 25 were right, on photographs of packages, films and bottles."""
 
