@@ -157,10 +157,12 @@ class Retrieval(RetrievalFields):
             for section in self.sections[1 : 1 + OTHERS]
             if self.entity is not None and section.score is not None and best is not None
         )
-        about, more = (self.question, self.image, self.evidence), tuple(map(load_image, self.more))
-        return GenerationRequest(
-            *about, others=others, more=more, thumbnails=self.thumbnails, **values_of(RetrievalFields, self)
-        )
+        own: dict[str, Any] = {
+            "others": others,
+            "more": tuple(map(load_image, self.more)),
+            "thumbnails": self.thumbnails,
+        }
+        return GenerationRequest(self.question, self.image, self.evidence, **own, **values_of(RetrievalFields, self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +211,7 @@ def _evidence(entity: Entity, section: Section | RankedSection) -> Evidence:
 def _images(entity: Entity, index: int) -> tuple[ArticleImage, ...]:
     """Returns the images of a section, then those of no section, without labeled ones and the main image."""
     others = (one for one in entity.images if one.section is None and not one.url.startswith(LABELED))
-    own = (one for one in entity.images if one.section == index)
-    return (*own, *(one for one in others if one.url != entity.image))
+    return (*(i for i in entity.images if i.section == index), *(i for i in others if i.url != entity.image))
 
 
 def values_of(kind: type[RetrievalFields | AnswerFields], source: object) -> dict[str, Any]:
