@@ -157,12 +157,8 @@ class Retrieval(RetrievalFields):
             for section in self.sections[1 : 1 + OTHERS]
             if self.entity is not None and section.score is not None and best is not None
         )
-        own: dict[str, Any] = {
-            "others": others,
-            "more": tuple(map(load_image, self.more)),
-            "thumbnails": self.thumbnails,
-        }
-        return GenerationRequest(self.question, self.image, self.evidence, **own, **values_of(RetrievalFields, self))
+        about, more = (self.question, self.image, self.evidence), tuple(map(load_image, self.more))
+        return GenerationRequest(*about, (), None, others, more, self.thumbnails, **values_of(RetrievalFields, self))
 
 
 @dataclass(frozen=True, kw_only=True)
