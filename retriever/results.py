@@ -80,8 +80,7 @@ class RankedSection:
         sim_m: Score of step 2; `None` if not scored.
         sim_t: Score of step 3; `None` if not scored.
         score: The score that sections are ranked by; `None` if not scored.
-        text: The section's text.
-        images: Its images, see `Evidence.images`.
+        text: The section's text; `images` are its images, see `Evidence.images`.
     """
 
     rank: int
@@ -125,7 +124,9 @@ class Retrieval(RetrievalFields):
         """Converts the pipeline's result for a query, adding the articles of its candidates."""
         best = next(iter(result.candidates), None)
         entity = None if best is None else index.entity(best.row)
-        scored = () if best is None or entity is None else ((entity.sections[s.position], s) for s in best.sections)
+        scored = (
+            () if best is None or entity is None else ((entity, entity.sections[s.position], s) for s in best.sections)
+        )
         return cls(
             question=result.searched or query.question,
             picture=query.image if query.image.width and result.searched is None else None,
@@ -133,7 +134,7 @@ class Retrieval(RetrievalFields):
             entity=entity,
             evidence=best_evidence(index, result.candidates),
             candidates=tuple(_ranked(index, candidate, rank) for rank, candidate in enumerate(result.candidates, 1)),
-            sections=tuple(_scored(entity, *one, rank) for rank, one in enumerate(scored, 1)),
+            sections=tuple(_scored(*one, rank) for rank, one in enumerate(scored, 1)),
             timings_ms=dict(result.timings_ms),
             thumbnails={} if best is None else index.thumbnails(best.row),
             **values_of(RetrievalFields, result),
@@ -179,8 +180,7 @@ class Answer(Generation, Retrieval):
         evidence = None if generation.quote else generation.evidence or retrieval.evidence
         span = None if evidence is None else answer_span(generation, evidence.text)
         own = {"evidence": evidence, "span": span, "timings_ms": {**retrieval.timings_ms, "generate": generate_ms}}
-        unknown: dict[str, Any] = {"entity": None, "sections": (), "thumbnails": {}}
-        unknown = unknown if generation.quote and generation.declined else {}
+        unknown = {"entity": None, "sections": ()} if generation.quote and generation.declined else {}
         return cls(**values_of(Retrieval, retrieval) | values_of(Generation, generation) | own | unknown)
 
     @property
@@ -196,23 +196,19 @@ def _ranked(index: EntityIndex, candidate: Candidate, rank: int) -> RankedEntity
     return RankedEntity(rank, *about, candidate.photograph)
 
 
-def _scored(entity: Entity | None, section: Section, scores: ScoredSection, rank: int) -> RankedSection:
+def _scored(entity: Entity, section: Section, scores: ScoredSection, rank: int) -> RankedSection:
     sims, images = (scores.sim_m, scores.sim_t), _images(entity, section.index)
     return RankedSection(rank, section.title, section.index, *sims, scores.score, section.text, images)
 
 
 def _evidence(entity: Entity, section: Section | RankedSection) -> Evidence:
-    images = _images(entity, section.index)
-    return Evidence(entity.id, entity.title, section.title, section.text, section.index, images)
+    return Evidence(entity.id, entity.title, section.title, section.text, section.index, _images(entity, section.index))
 
 
-def _images(entity: Entity | None, index: int) -> tuple[ArticleImage, ...]:
+def _images(entity: Entity, index: int) -> tuple[ArticleImage, ...]:
     """Returns the images of a section, then those of no section, without labeled ones and the main image."""
-    if entity is None:
-        return ()
     others = (one for one in entity.images if one.section is None and not one.url.startswith(LABELED))
-    own = (one for one in entity.images if one.section == index)
-    return (*own, *(one for one in others if one.url != entity.image))
+    return (*(i for i in entity.images if i.section == index), *(i for i in others if i.url != entity.image))
 
 
 def values_of(kind: type[RetrievalFields | AnswerFields], source: object) -> dict[str, Any]:

@@ -31,8 +31,8 @@ LINE = """{"id": "q0", "question": "How long?", "image_id": "red", "question_typ
 "turned": 90, "text": [{"text": "RED", "confidence": 0.9, "box": [0.0, 0.5, 1.0, 1.0], "photograph": 1}],
 "by_text": true, "reading": "name", "searched": null, "parts": null, "filter": {"category": ["bird"]},
 "photographs": [{"entity_id": "r", "entity_title": "Red", "recognized": 0.75, "crop": null, "turned": 0, "sections":
-[{"evidence": {"entity_id": "r", "entity_title": "Red", "section_title": "Wave", "text": "7 nm", "section_index": 2},
-"behind": 0.0}]}]}"""
+[{"evidence": {"entity_id": "r", "entity_title": "Red", "section_title": "Wave", "text": "7 nm", "section_index": 2,
+"images": []}, "behind": 0.0}]}]}"""
 
 
 def test_a_line_and_its_record() -> None:
