@@ -82,7 +82,7 @@ def listening(app: ASGIApp, settings: ServingSettings | None = None) -> Iterator
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
