@@ -26,6 +26,8 @@ _WIDTH = 0.12
 """Least width of where places agree, of its length: what is along a line, as on a ruler in photographs of a collection,
 has no place in the plane."""
 _ROUNDS = 4
+_ROUNDING = 2e-3
+"""Distance of equal descriptors, at most: their product is 1 to some ten units of float32's rounding."""
 
 
 class _Nearest(NamedTuple):
@@ -74,7 +76,7 @@ def agreement(
     common = np.full(len(query.places), 2, np.float32)
     if elsewhere is not None:
         checked = np.any(enough, axis=0)
-        common[checked] = np.sqrt(np.maximum(2 - 2 * elsewhere(query.descriptors[checked]), 0))
+        common[checked] = _distances(elsewhere(query.descriptors[checked]))
     places, counts = _places(query), list[int]()
     for number, pair in enumerate(zip(images, nearest, strict=True)):
         agreeing = (
@@ -89,7 +91,13 @@ def _nearest(query: Keypoints, other: Keypoints) -> _Nearest:
     cosines = torch.from_numpy(query.descriptors) @ torch.from_numpy(other.descriptors).T
     values, others = cosines.topk(2)
     is_mutual = cosines.argmax(0)[others[:, 0]] == torch.arange(len(cosines))
-    return _Nearest(others.numpy(), (2 - 2 * values).clamp(min=0).sqrt().numpy(), is_mutual.numpy())
+    return _Nearest(others.numpy(), _distances(values.numpy()), is_mutual.numpy())
+
+
+def _distances(cosines: FloatArray) -> FloatArray:
+    """Returns the distances of unit vectors; 0 for what differs by no more than the rounding of their product."""
+    distances = np.sqrt(np.maximum(2 - 2 * cosines, 0))
+    return np.where(distances < _ROUNDING, np.float32(0), distances)
 
 
 def _places(points: Keypoints) -> NDArray[np.int64]:

@@ -220,18 +220,16 @@ class Parts:
             if self._probing:
                 return
             self._probing = True
-        threading.Thread(target=self._wait, name="wait for parts", daemon=True).start()
+        threading.Thread(target=_wait, args=(weakref.ref(self),), name="wait for parts", daemon=True).start()
 
-    def _wait(self) -> None:
-        while True:
-            time.sleep(RETRY)
-            for address in self._addresses:
-                if address not in [up.address for up in self._up.values()]:
-                    self._join(address)
-            with self._changed:
-                if len(self._up) == self.of:
-                    self._probing = False
-                    return
+    def _are_up(self) -> bool:
+        """Asks the parts that are down once; returns whether all are up, so that nobody needs to ask again."""
+        for address in self._addresses:
+            if address not in [up.address for up in self._up.values()]:
+                self._join(address)
+        with self._changed:
+            self._probing = len(self._up) < self.of
+            return not self._probing
 
     def _join(self, address: Address) -> str:
         """Asks the part at an address what it is; returns why it does not answer, or "".
@@ -269,3 +267,13 @@ class Parts:
         if self._started:
             logger.warning("%s is back", part)
         return ""
+
+
+def _wait(reference: weakref.ref[Parts]) -> None:
+    """Asks parts that are down, for as long as somebody uses the index."""
+    while True:
+        time.sleep(RETRY)
+        parts = reference()
+        if parts is None or parts._are_up():
+            return
+        del parts  # while it sleeps, it does not keep them

@@ -24,7 +24,7 @@ GROUPS = {
 FAMILIES = {
     "index": (
         "Change, inspect, measure, publish or split an index",
-        ("add", "remove", "calibrate", "compact", "verify", "info", "tokens", "push", "split"),
+        ("add", "remove", "calibrate", "compact", "verify", "info", "tokens", "push", "split", "copy"),
     ),
     "kb": (
         "Inspect a knowledge base, download its images, or check questions about it",

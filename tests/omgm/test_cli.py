@@ -41,6 +41,7 @@ FLAGS = {
     "index tokens": "--index --queries --query-images --out --codecs --json",
     "index push": "FOLDER ORG/NAME --private --message --license",
     "index split": "--index --parts --out",
+    "index copy": "--index --to",
     "kb inspect": "FILE --images --kb-format --map --html --json",
     "kb images": "--kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
     "kb check": "--dataset --queries --query-map --query-images --index --kb --missing --json",

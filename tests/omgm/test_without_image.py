@@ -168,5 +168,5 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_options_may_stand_anywhere(order: str) -> None:
     words = {"IMAGE": ["a.png"], "QUESTION": ["Who?"], "OPTION": ["--json", "--index", "i"]}
     args = parser("ask").parse_args(["ask", *(word for part in order.split() for word in words[part])])
-    assert (args.image, args.question, args.json, args.index) == ("a.png", "Who?", True, Path("i"))
-    assert parser("ask").parse_args(["ask", *words["OPTION"], "Who?"]).image is None
+    assert (args.images, args.question, args.json, args.index) == (["a.png"], "Who?", True, Path("i"))
+    assert parser("ask").parse_args(["ask", *words["OPTION"], "Who?"]).images == []
