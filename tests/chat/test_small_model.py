@@ -81,7 +81,7 @@ def index(demo: Path, server: str) -> Path:
     """An index of 50 articles whose summaries the model wrote."""
     chat = (f"--set=summarizer.base_url={server}", "--set=summarizer.model=smollm2", "--set=summarizer.concurrency=2")
     build = ("build-index", "--kb", demo / "kb.json", "--images", demo / "images", "--out", demo / "index")
-    kind = ("--set=summarizer.kind=openai", "--set=summarizer.max_tokens=60", "--set=summarizer.cache=none")
+    kind = ("--set=summarizer.kind=openai", "--set=summarizer.max_tokens=40", "--set=summarizer.max_context_tokens=150")
     assert main([*map(str, build), *kind, *chat]) == 0
     return demo / "index"
 
