@@ -24,7 +24,6 @@ from omgm.commands.common import (
 )
 from omgm.commands.numbers import port, positive, replica_range
 from omgm.hangups import exit_if_hung_up, outlive_hangups
-from omgm.kinds import in_parts
 
 if TYPE_CHECKING:
     from omgm.settings import Profile
@@ -89,12 +88,13 @@ def kept_index(args: argparse.Namespace, profile: Profile) -> Path:
 
 def _here(index: Path) -> Path:
     """Returns the folder of an index; one in an object store is fetched into the user's cache, unless it is there."""
-    if ":" not in index.parts[0] or in_parts(index) or index.exists():
+    if ":" not in index.parts[0] or index.exists():
         return index
     from indexes.parts.buckets import bucket_of, fetch_copy
+    from omgm.kinds import in_parts  # imports PyTorch: see `limit_threads`
     from retriever.files import cache_folder
 
-    url = bucket_of(index)
+    url = None if in_parts(index) else bucket_of(index)
     return index if url is None else fetch_copy(url, cache_folder() / "indexes")
 
 
@@ -163,6 +163,7 @@ def _run_alone(args: argparse.Namespace, profile: Profile, index: Path, announce
     """Runs the service in this process until it is stopped."""
     import uvicorn
 
+    from omgm.kinds import in_parts
     from omgm.served_app import build_app
     from omgm.server import run_server, server_options
     from serving.protocol import protocol_of
