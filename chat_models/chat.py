@@ -20,7 +20,7 @@ from chat_models.proxies import http_client, through_proxy
 from chat_models.refusals import CHANGED, OMITTED, is_loading, refused_field, without_fields
 from chat_models.replies import ChatReply, error_field, error_message, read_reply, shortened
 from chat_models.reply_reader import ReplyError, ReplyReader
-from chat_models.retries import MAX_WAIT, asked_wait, seconds_to_wait
+from chat_models.retries import MAX_WAIT, PASSING, asked_wait, seconds_to_wait
 from chat_models.secrets import HiddenStream, hidden, keep_secret
 from chat_models.thoughts import TAGS, ThoughtFilter
 from chat_models.transport import reason, root, under, unread_encoding, until_end
@@ -35,8 +35,6 @@ _REWRITTEN = {
     "content": "turns with a text",
 }
 """Forms of a conversation that servers refuse, and what they get instead."""
-_PASSING = (408, 409, 425, 429)
-"""Statuses below 500 after which a request may succeed if it is sent again."""
 KEY = "OPENAI_API_KEY"
 """The environment variable with the key of chat servers."""
 MAX_CONNECT = 10.0
@@ -354,7 +352,7 @@ class ChatClient:
         """
         status = error.status
         final = error.timed_out or error.too_long or error.unsupported
-        if final or (status is not None and status not in _PASSING and status < 500):
+        if final or (status is not None and status not in PASSING and status < 500):
             raise error
         left = seconds_left()
         loads = is_loading(error.message, status, error.wait) and (left is not None or waited < self._timeout)

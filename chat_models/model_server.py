@@ -15,7 +15,7 @@ import httpx
 from chat_models.errors import ChatError
 from chat_models.proxies import sync_http_client, through_proxy
 from chat_models.replies import error_message, shortened
-from chat_models.retries import MAX_WAIT, asked_wait, seconds_to_wait
+from chat_models.retries import MAX_WAIT, PASSING, asked_wait, seconds_to_wait
 from chat_models.secrets import hidden, keep_secret
 from chat_models.transport import reason, root, under
 
@@ -23,9 +23,8 @@ logger = logging.getLogger(__name__)
 
 BATCH = 32
 """Texts per request."""
-_CONCURRENCY = 8
-_PASSING = (408, 409, 425, 429)
-"""Statuses below 500 after which a request may succeed if it is sent again."""
+CONCURRENCY = 8
+"""Requests of a batch at the same time."""
 
 
 class ModelServer:
@@ -81,7 +80,7 @@ class ModelServer:
 
         if len(bodies) < 2:
             return [row for body in bodies for row in one(body)]
-        with ThreadPoolExecutor(_CONCURRENCY, "embeddings") as pool:
+        with ThreadPoolExecutor(CONCURRENCY, "embeddings") as pool:
             return [row for rows in pool.map(one, bodies) for row in rows]
 
     def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], Any], at_root: bool = False) -> Any:
@@ -105,7 +104,7 @@ class ModelServer:
                 if response.is_success:
                     return read(response.json())
                 failure = f"status {response.status_code}: {error_message(response.text) or response.reason_phrase}"
-                passes = response.status_code in _PASSING or response.status_code >= 500
+                passes = response.status_code in PASSING or response.status_code >= 500
             except httpx.HTTPError as error:
                 failure, passes = f"no answer: {reason(error)}{through_proxy(url)}", True
             except (LookupError, TypeError, ValueError) as error:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+PASSING = (408, 409, 425, 429)
+"""Statuses below 500 after which a request may succeed if it is sent again."""
 MAX_WAIT = 60.0
 """Longest wait before a retry, in seconds."""
 

@@ -41,7 +41,7 @@ def _encoded(item: Stored) -> Encoded:
 
 
 def _search(index: Any, model: ThumbnailModel | None) -> Callable[[int], Mapping[str, bytes]]:
-    """Returns what `Index.thumbnails` does."""
+    """Returns a function from an entity's row to copies of its images, JPEG bytes by URL."""
 
     def thumbnails(row: int) -> Mapping[str, bytes]:
         urls = [*main_candidates(index.entity(row))]

@@ -78,7 +78,7 @@ def editor_of(profile: Profile, index: LiveIndex, encoder: DualEncoder, fusion: 
 def editor_of_parts(
     profile: Profile, retriever: Retriever[Index], encoder: DualEncoder, fusion: FusionEncoder
 ) -> Editor | str:
-    """Returns what changes the index in parts that a front retrieves from, or why the profile cannot."""
+    """Returns the editor of the parts behind a front, or why the profile cannot change them."""
     from indexes.parts.changing import ChangingParts
 
     if lacks_models(profile, retriever.index.folder):

@@ -113,7 +113,7 @@ def _has_name(thing: str | None) -> bool:
 
 
 def _thing(question: str) -> str | None:
-    """Returns what a question adds that has no verb: "Norway" of "And Norway?"."""
+    """Returns the thing that a question without a verb names: "Norway" of "And Norway?"."""
     match = _THING.fullmatch(" ".join(question.split()).rstrip(" ?.!"))
     return None if match is None or _refers(question) else match[1]
 

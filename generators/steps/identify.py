@@ -39,7 +39,7 @@ class Identify:
     def _finish(self, queries: Sequence[Query], candidates: list[list[Candidate]]) -> list[list[Candidate]]:
         unsure = [n for n, ranked in enumerate(candidates) if len(ranked) > 1 and queries[n].image.width]
         conversations = [self._messages(queries[n], candidates[n][: self._candidates]) for n in unsure]
-        for n, reply in zip(unsure, self._replies.to(conversations)(), strict=True):
+        for n, reply in zip(unsure, self._replies.request(conversations)(), strict=True):
             candidates[n] = _chosen_first(candidates[n], reply, self._candidates)
         return candidates
 

@@ -48,7 +48,7 @@ class Inspect:
             for candidate in ranked[: self._entities]
             for section in candidate.sections[: self._sections]
         ]
-        replies = self._replies.to([self._messages(*pair) for pair in pairs])()
+        replies = self._replies.request([self._messages(*pair) for pair in pairs])()
         refused = {id(section) for (_, _, section), reply in zip(pairs, replies, strict=True) if _NO.match(reply)}
         return [self._ordered(ranked, refused) for ranked in candidates]
 

@@ -25,7 +25,7 @@ class Replies:
         self.sees = sees
         self._client, self._max_tokens, self._loop = client, max_tokens, BackgroundLoop()
 
-    def to(self, conversations: Sequence[list[Message]]) -> Callable[[], list[str]]:
+    def request(self, conversations: Sequence[list[Message]]) -> Callable[[], list[str]]:
         """Sends conversations; returns a function that waits for the replies.
 
         The function raises an `EngineError` if the server fails for one of them.

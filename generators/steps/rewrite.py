@@ -34,7 +34,7 @@ class Rewrite:
 
     def start(self, queries: Sequence[Query]) -> Finish:
         """Asks the model; the returned function waits for it and runs the step. Without a reply, a question stays."""
-        wait = self._replies.to([self._messages(query) for query in queries])
+        wait = self._replies.request([self._messages(query) for query in queries])
 
         def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
             rewritten = [" ".join(reply.split()) for reply in wait()]

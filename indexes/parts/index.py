@@ -145,7 +145,7 @@ class PartedIndex(Index):
         return frozenset(self.view.up.items())
 
     def retried(self, work: Callable[[View], T]) -> T:
-        """Returns what `work` makes of a view; if a part is lost meanwhile, of one of the others.
+        """Calls `work` with a view of the parts that are up, and returns its result; again without a part that is lost.
 
         Raises:
             EngineError: All are down.

@@ -11,7 +11,9 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -24,17 +26,16 @@ from torch.nn import functional
 
 from chat_models.chat import KEY
 from chat_models.errors import ChatError
-from chat_models.model_server import BATCH, ModelServer
+from chat_models.model_server import BATCH, CONCURRENCY, ModelServer
 from omgm.kinds import SectionKind
 from omgm.settings import Profile
 from retriever.image_cache import ImageCache
 from retriever.images import prepare_image
-from retriever.models.cross_encoder import by_question
 from retriever.models.qwen3_vl import INSTRUCTION, Patches
 from retriever.models.section_encoder import as_int8
 from retriever.protocols import DualEncoder, TextReranker
 from retriever.texts import split_passage
-from retriever.types import FloatArray
+from retriever.types import EngineError, FloatArray
 
 Bodies = Callable[[Sequence[Any]], list[dict[str, Any]]]
 """Returns the requests for some inputs."""
@@ -66,14 +67,15 @@ class ServedEncoder:
     @cached_property
     def dimension(self) -> int:
         """The length of a vector, as the server says."""
-        return len(self._server.embed(self._text_bodies(["a"]))[0])
+        with _engine_errors():
+            return len(self._server.embed(self._text_bodies(["a"]))[0])
 
     def encode_images(self, images: Sequence[Image.Image]) -> Tensor:
-        """Encodes images as L2-normalized vectors, float32 [N, dimension]; raises ChatError."""
+        """Encodes images as L2-normalized vectors, float32 [N, dimension]; raises EngineError."""
         return self.cache.rows("step1", images, self._images) if self.cache and images else self._images(images)
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Encodes texts as L2-normalized vectors, float32 [N, dimension]; raises ChatError."""
+        """Encodes texts as L2-normalized vectors, float32 [N, dimension]; raises EngineError."""
         return torch.from_numpy(_vectors(self._server, self._text_bodies(texts), self.dimension))
 
     def _images(self, images: Sequence[Image.Image]) -> Tensor:
@@ -96,14 +98,15 @@ class ServedSections:
     @cached_property
     def dimension(self) -> int:
         """The length of a vector, as the server says."""
-        return len(self._server.embed([{"input": ["a"]}])[0])
+        with _engine_errors():
+            return len(self._server.embed([{"input": ["a"]}])[0])
 
     def encode_questions(self, questions: Sequence[str]) -> FloatArray:
-        """Encodes to L2-normalized vectors, float32 [N, dimension]; raises ChatError."""
+        """Encodes to L2-normalized vectors, float32 [N, dimension]; raises EngineError."""
         return self._encode([(self._before + question)[: self._most] for question in questions])
 
     def encode_passages(self, passages: Sequence[str]) -> list[NDArray[np.int8]]:
-        """Returns the vectors of each passage's windows, int8 [windows, dimension]; raises ChatError."""
+        """Returns the vectors of each passage's windows, int8 [windows, dimension]; raises EngineError."""
         windows = []
         for title, text in map(split_passage, passages):
             before = f"{title}\n"[: self._most // 2] if title else ""
@@ -133,10 +136,12 @@ class ServedReranker:
 
         Raises:
             ValueError: The numbers of questions and of lists of passages differ.
-            ChatError: The server cannot be reached, refuses a request, or sends other scores.
+            EngineError: The server cannot be reached, refuses a request, or sends other scores.
         """
-        rows = [self._scored(question, texts) for question, texts in zip(questions, passages, strict=True)]
-        return by_question(lambda asked, texts: np.concatenate(rows), questions, passages)
+        if len(questions) != len(passages):
+            raise ValueError(f"passages: must have one list per question, {len(questions)}, got {len(passages)}")
+        with ThreadPoolExecutor(CONCURRENCY, "rerank") as pool:
+            return list(pool.map(self._scored, questions, passages))
 
     def _scored(self, question: str, passages: Sequence[str]) -> FloatArray:
         scores = np.full(len(passages), np.nan, np.float32)
@@ -154,9 +159,10 @@ class ServedReranker:
                 body |= {"texts": texts, "raw_scores": False, "truncate": True}
             else:
                 body |= {"model": self._server.model, "documents": texts, "top_n": len(texts)}
-            self._server.post("rerank", body, read, at_root=self._is_tei)
+            with _engine_errors():
+                self._server.post("rerank", body, read, at_root=self._is_tei)
         if not ((scores >= 0) & (scores <= 1)).all():
-            raise ChatError("must score each text from 0 to 1; start it with a sigmoid", self._server.url)
+            raise EngineError(f"{self._server.url}: must score each text from 0 to 1; start it with a sigmoid")
         return scores
 
 
@@ -199,11 +205,21 @@ def _data_url(image: Image.Image) -> str:
     return f"data:image/png;base64,{base64.b64encode(written.getvalue()).decode()}"
 
 
+@contextmanager
+def _engine_errors() -> Iterator[None]:
+    """Raises failures of a server as those of the retrieval, which callers are to try again."""
+    try:
+        yield
+    except ChatError as error:
+        raise EngineError(str(error)) from error
+
+
 def _vectors(server: ModelServer, bodies: Sequence[dict[str, Any]], dimension: int) -> FloatArray:
-    """Returns L2-normalized vectors, float32 [N, dimension]; raises ChatError if the server sends others."""
-    rows = server.embed(bodies)
+    """Returns L2-normalized vectors, float32 [N, dimension]; raises EngineError if the server sends others."""
+    with _engine_errors():
+        rows = server.embed(bodies)
     if wrong := next((row for row in rows if len(row) != dimension), None):
-        raise ChatError(f"expected vectors of {dimension} values, got one of {len(wrong)}", server.url)
+        raise EngineError(f"{server.url}: expected vectors of {dimension} values, got one of {len(wrong)}")
     vectors = torch.tensor(rows, dtype=torch.float32).view(len(rows), dimension)
     return functional.normalize(vectors, dim=-1).numpy()
 

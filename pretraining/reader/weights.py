@@ -48,7 +48,7 @@ class Trial(NamedTuple):
 
 
 def reduced(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Returns what trainings changed in the base model, matrices as int8 with a scale per row, and the head.
+    """Returns the changes of the base model by trainings, matrices as int8 with a scale per row, and the head.
 
     Of several checkpoints, the mean is taken.
     """

@@ -109,7 +109,7 @@ class ImageTower:
 
 
 def tower_fingerprint(folder: str, share: float) -> str:
-    """Returns what a network adds to the fingerprint of the encoder that it is joined with."""
+    """Returns the suffix by which a joined network changes its encoder's fingerprint."""
     return f"+{folder}*{share:g}"
 
 

@@ -17,13 +17,13 @@ import pytest
 import torch
 from PIL import Image
 
-from chat_models.errors import ChatError
 from omgm.parts import build_encoder, build_sections, build_text_reranker
 from omgm.profile import load_profile
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qwen3_vl import Qwen3VLEncoder
 from retriever.models.text_embedding import TextEmbedding
 from retriever.models.yes_no import YesNoReranker
+from retriever.types import EngineError
 from tests.fakes.published_models import write_qwen3_embedding, write_qwen3_reranker, write_qwen3_vl, write_siglip2
 from tests.retriever.models.test_qwen3_vl import pictures, published
 
@@ -165,14 +165,14 @@ def test_rerankers_on_servers(kind: str, tmp_path: Path) -> None:
 def test_other_replies_are_errors(reply: Any, message: str) -> None:
     with served(lambda path, body: reply) as url:
         reranker = build_text_reranker(profile(sections__kind="rerank", sections__model="r", sections__base_url=url))
-        with pytest.raises(ChatError, match=message):
+        with pytest.raises(EngineError, match=message):
             reranker.score(["what"], [["a"]])
 
 
 def test_vectors_of_another_length_are_an_error() -> None:
     with served(lambda path, body: rows([[1.0] * (2 + len(body["input"]))] * len(body["input"]))) as url:
         encoder = build_encoder(profile(encoder__kind="infinity", encoder__model="s", encoder__base_url=url))
-        with pytest.raises(ChatError, match="expected vectors of 3 values, got one of 4"):
+        with pytest.raises(EngineError, match="expected vectors of 3 values, got one of 4"):
             encoder.encode_texts(["a", "b"])
         with pytest.raises(ValueError, match=r"encoder\.base_url is not set"):
             build_encoder(profile(encoder__kind="infinity", encoder__model="s"))
