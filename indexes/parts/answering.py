@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -43,6 +43,8 @@ _PREFIX = "column "
 """Before the name of a column among what is wanted of entities."""
 _AT_ONCE = 64
 """Changes of different entities that are made at the same time, and with one sync; those of one keep their order."""
+_REMEMBERED = 100_000
+"""Entities whose latest changes are remembered, so that no earlier one of the same front is made after them."""
 _HELD = 60.0
 """Seconds for which rows of a version that was asked stay readable, since a front reads later what it has found."""
 
@@ -145,7 +147,7 @@ class PartAnswers:
                 if any(self._last.get((front, one.id), -1) > number for one in changes):
                     raise OSError("a front that had given it up has sent a later change of the same entity since")
                 self.index.apply(changes, _filter(message, "scope"))
-                self._last |= {(front, one.id): number for one in changes}
+                self._remember(front, number, [one.id for one in changes])
         except KeyError as error:
             return write({}, hidden=error.args[0])
         except (ValueError, OSError) as error:  # the folder is read-only or full, or another process changes it
@@ -153,6 +155,15 @@ class PartAnswers:
             return write({}, failure=str(error), errno=(error.errno or errno.EIO) if isinstance(error, OSError) else 0)
         self.index.compact_when_due(self._compact_after)
         return write({}, **self._size())
+
+    def _remember(self, front: str, number: int, ids: Sequence[str]) -> None:
+        """Notes the latest changes of a front, and forgets the oldest: one that was given up comes within seconds."""
+        with self._holding:
+            for id in ids:
+                self._last.pop((front, id), None)
+                self._last[front, id] = number
+            while len(self._last) > _REMEMBERED:
+                del self._last[next(iter(self._last))]
 
     def stored(self, message: Message) -> bytes:
         """Returns all that is stored of the entity at the only one of `rows`, as if it were added now."""
