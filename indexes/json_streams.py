@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from indexes.decoding import Stream, encoding_in, not_utf8, opened, opened_text
-from retriever.json_keys import unique_keys
+from retriever.strict_json import unique_keys
 
 CHUNK = 1 << 20
 """Bytes read at a time; a larger value is read in doubling steps."""

@@ -94,7 +94,7 @@ def build_generator(profile: Profile, apart: bool = False) -> Generator:
 
     Args:
         profile: The profile.
-        apart: Whether to run the extractive reader in its own process, apart from a service's models.
+        apart: Whether other processes compute for it, so that it needs no weights.
 
     Raises:
         ValueError: It is a chat model, and its `base_url` or `model` is not set.

@@ -1,4 +1,4 @@
-"""Queries and results as messages between the server and the processes that run the models: JSON, then pixels.
+"""Messages between the server and the processes that run the models: JSON, and behind queries their pixels.
 
 Rows of an index differ between processes, so messages name entities by their ids.
 """
@@ -18,7 +18,20 @@ from retriever.asking import EntityIndex
 from retriever.image_cache import content_of, set_content
 from retriever.images import ALPHA
 from retriever.results import values_of
-from retriever.types import Candidate, Entity, Options, Query, RetrievalFields, RetrievalResult, ScoredSection
+from retriever.types import (
+    ArticleImage,
+    Candidate,
+    Entity,
+    Evidence,
+    Generation,
+    GenerationRequest,
+    Options,
+    OtherSection,
+    Query,
+    RetrievalFields,
+    RetrievalResult,
+    ScoredSection,
+)
 
 _FIELDS = TypeAdapter(RetrievalFields)
 _SECTION = tuple(field.name for field in fields(ScoredSection))
@@ -51,15 +64,16 @@ def write_queries(queries: Sequence[Query], index: EntityIndex, **more: Any) -> 
             yield image.info[ALPHA].tobytes()
 
 
-def read_queries(first: bytes, following: Iterator[bytes], index: EntityIndex) -> tuple[list[Query], dict[str, Any]]:
+def read_queries(
+    message: dict[str, Any], following: Iterator[bytes], index: EntityIndex
+) -> tuple[list[Query], dict[str, Any]]:
     """Returns the queries of a batch and the sender's other values.
 
     Args:
-        first: The first message.
+        message: The first message, decoded.
         following: Receives the others.
         index: This process's index; entities to leave out that it does not have are ignored.
     """
-    message = json.loads(first)
     asked = message.pop("queries")
     # All at once: what an error left behind would be taken for the next batch.
     images = [[_image(shown, following) for shown in one["images"]] for one in asked]
@@ -130,6 +144,43 @@ def _read(result: Mapping[str, Any], index: EntityIndex, version: object) -> Ret
     return RetrievalResult(
         query_id=result["query_id"], candidates=candidates, timings_ms=result["timings_ms"], version=version, **own
     )
+
+
+def write_requests(requests: Sequence[GenerationRequest]) -> bytes:
+    """Returns the message of what an extractive reader is asked, which needs no images."""
+    asked = [
+        {
+            "question": request.question,
+            "evidence": request.evidence and asdict(request.evidence),
+            "others": [asdict(other) for other in request.others],
+        }
+        for request in requests
+    ]
+    return json.dumps({"requests": asked}).encode()
+
+
+def read_requests(message: Mapping[str, Any]) -> list[GenerationRequest]:
+    """Returns what an extractive reader is asked."""
+    return [
+        GenerationRequest(
+            asked["question"],
+            None,
+            asked["evidence"] and _evidence(asked["evidence"]),
+            others=tuple(OtherSection(_evidence(other["evidence"]), other["behind"]) for other in asked["others"]),
+        )
+        for asked in message["requests"]
+    ]
+
+
+def read_generation(fields: Mapping[str, Any]) -> Generation:
+    """Returns an extractive reader's answer from the values of its fields."""
+    span, evidence = fields["span"], fields["evidence"]
+    own = {"span": span and tuple(span), "evidence": evidence and _evidence(evidence), "passages": ()}
+    return Generation(**{**fields, **own})
+
+
+def _evidence(fields: Mapping[str, Any]) -> Evidence:
+    return Evidence(**{**fields, "images": tuple(ArticleImage(**image) for image in fields["images"])})
 
 
 def _values(source: object, names: Sequence[str]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Processes that run the models, beside the one that serves HTTP: each retrieves for one batch at a time.
+"""Processes that run the models, beside the one that serves HTTP: each works on one batch at a time.
 
 PyTorch takes and gives up Python's lock with every operation, so one process with a server and two batches in it keeps
 two cores busy for three quarters of the time, and lets requests wait for the lock.
@@ -13,22 +13,27 @@ import multiprocessing
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from indexes.live.reading import VersionedIndex
 from omgm.retriever_messages import (
     ChangedMeanwhileError,
+    read_generation,
     read_queries,
+    read_requests,
     read_results,
     write_queries,
+    write_requests,
     write_results,
 )
-from retriever.types import EngineError, Query, RetrievalResult
+from retriever.types import EngineError, Generation, GenerationRequest, Query, RetrievalResult
 from serving.errors import ApiError
+from serving.lanes import batched
 
 if TYPE_CHECKING:
     from indexes.store.index import Index
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from retriever.image_cache import ImageCache
 
 logger = logging.getLogger(__name__)
+ResultT = TypeVar("ResultT")
 
 _TRIES = 3
 """Most times that a batch is retrieved because an entity changes meanwhile."""
@@ -102,6 +108,20 @@ class RetrieverProcess:
             EngineError: The search engine cannot be reached.
             RuntimeError: The retrieval failed.
         """
+        return self._alone(lambda: self._retrieve(queries))
+
+    def read(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Returns one answer per request, in order, by the profile's reader.
+
+        Raises:
+            ApiError: As from `retrieve`.
+            RuntimeError: The reading failed.
+        """
+        reply = self._alone(lambda: self._asked([write_requests(requests)]))
+        return list(map(read_generation, reply["generations"]))
+
+    def _alone(self, work: Callable[[], ResultT]) -> ResultT:
+        """Returns the result of work that asks the process, which nobody else asks meanwhile."""
         if self._dead or not self._process.is_alive():  # it may have ended while nobody waited for it
             self._dead = True
             self.revive()
@@ -110,7 +130,7 @@ class RetrieverProcess:
         with self._lock:
             self.busy = True
             try:
-                return self._retrieve(queries)
+                return work()
             except (EOFError, OSError) as error:
                 if isinstance(error, EngineError):
                     raise
@@ -123,15 +143,7 @@ class RetrieverProcess:
     def _retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         threads = 1 if sum(one.busy for one in self._siblings) > 1 else None  # all that are free
         for attempt in range(_TRIES):
-            for part in write_queries(queries, self.index, threads=threads):
-                self._connection.send_bytes(part)
-            if not self._connection.poll(_STUCK * self._profile.serving.timeout_s):
-                raise EOFError("it is stuck")
-            reply = json.loads(self._connection.recv_bytes())
-            with _COUNTING:
-                self._counts.update({(kind, result): count for kind, result, count in reply["counts"]})
-            if failure := reply.get("failure"):
-                raise EngineError(failure) if reply["engine"] else RuntimeError(failure)
+            reply = self._asked(write_queries(queries, self.index, threads=threads))
             with self.index.pinned() as version:
                 try:
                     return read_results(reply, self.index, version)
@@ -139,6 +151,19 @@ class RetrieverProcess:
                     if attempt == _TRIES - 1:
                         raise
         raise AssertionError
+
+    def _asked(self, message: Iterable[bytes]) -> dict[str, Any]:
+        """Returns the reply to a message in parts."""
+        for part in message:
+            self._connection.send_bytes(part)
+        if not self._connection.poll(_STUCK * self._profile.serving.timeout_s):
+            raise EOFError("it is stuck")
+        reply: dict[str, Any] = json.loads(self._connection.recv_bytes())
+        with _COUNTING:
+            self._counts.update({(kind, result): count for kind, result, count in reply.get("counts", ())})
+        if failure := reply.get("failure"):
+            raise EngineError(failure) if reply["engine"] else RuntimeError(failure)
+        return reply
 
     def revive(self) -> None:
         """Starts another process if this one has ended, and waits for it; does nothing otherwise.
@@ -210,11 +235,12 @@ class RetrieverProcesses:
 
 
 def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> None:
-    """Answers batch after batch until the server closes the connection or ends; runs in a process of its own."""
+    """Works on batch after batch until the server closes the connection or ends; runs in a process of its own."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to the whole group
         signal.signal(number, signal.SIG_IGN)  # the server still needs answers
     logging.basicConfig(level=logging.ERROR)  # the server has logged the warnings of the same index and models
     from omgm.opening import open_retriever
+    from omgm.parts import build_generator
     from omgm.server import freeze_objects
     from omgm.warm_up import warm_up
     from retriever.image_cache import ImageCache
@@ -222,6 +248,7 @@ def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> 
     cache = ImageCache(profile.serving.cache_mib * 2**20)
     try:
         retriever = open_retriever(profile, folder, live=True, cache=cache if profile.serving.cache_mib else None)
+        reader = batched(build_generator(profile))
         warm_up(retriever, 1)
     except (ValueError, OSError) as error:
         with suppress(OSError):  # the server has ended of the same error
@@ -234,10 +261,16 @@ def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> 
     for first in following:
         before = cache.counts.copy()
         try:
-            queries, settings = read_queries(first, following, retriever.index)
-            retriever.threads = settings["threads"]
-            results = retriever.retrieve(queries)
-            reply = write_results(results, retriever.index, counts=_since(before, cache))
+            message = json.loads(first)
+            if "requests" in message:
+                assert reader is not None
+                answers = reader.read_all(read_requests(message))
+                reply = json.dumps({"generations": list(map(asdict, answers))}).encode()
+            else:
+                queries, settings = read_queries(message, following, retriever.index)
+                retriever.threads = settings["threads"]
+                results = retriever.retrieve(queries)
+                reply = write_results(results, retriever.index, counts=_since(before, cache))
         except Exception as error:
             logger.exception("a batch failed")
             failure = {"failure": f"{type(error).__name__}: {error}", "engine": isinstance(error, EngineError)}

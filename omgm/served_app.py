@@ -100,13 +100,14 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
         retriever, editor = open_service(profile, index, encoder, shared, read_only=read_only)
         modes, tracer = modes_of(profile, encoder), tracer_of_environment()
         changes = DraftEditor(editor) if isinstance(editor, Editor) else editor
-        generator, parts = build_generator(profile, apart=True), (settings, changes, cache, modes, tracer)
+        generator = build_generator(profile, apart=processes is not None)
         if processes is None:
             warm_up(retriever, 1 if on_cpu else settings.max_batch)
         else:
             processes.wait(retriever.index)
         failing.pop_all()
-    return create_app(processes or retriever, generator, *parts, routes=(*OPENAI, add_example_routes)), editor
+    routes = *OPENAI, add_example_routes
+    return create_app(processes or retriever, generator, settings, changes, cache, modes, tracer, routes), editor
 
 
 def open_service(

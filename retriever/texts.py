@@ -1,4 +1,4 @@
-"""Texts as the models read them: valid Unicode, sections in the paper's form, BLIP's clean-up, batches by length."""
+"""Texts as the models read them: sections in the paper's form, BLIP's clean-up, batches by length."""
 
 from __future__ import annotations
 
@@ -9,15 +9,6 @@ _PUNCTUATION = re.compile(r"[.!\"()*#:;~]")
 _SPACES = re.compile(r"\s{2,}")
 _WORD = re.compile(r"\w+")
 _PASSAGE = re.compile(r"# Wiki Article: [^\n]*\n## Section Title: ([^\n]*)\n")
-
-
-def is_unicode(text: str) -> bool:
-    """Returns whether a text has no lone surrogate: JSON can express one, but no file and no tokenizer accepts it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def section_passage(title: str, section_title: str, text: str) -> str:

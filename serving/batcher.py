@@ -1,4 +1,4 @@
-"""Dynamic batching: worker threads retrieve for several concurrent requests at once."""
+"""Dynamic batching: worker threads retrieve, and read answers, for several concurrent requests at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from retriever.types import EngineError, Query, RetrievalResult
+from retriever.types import EngineError, Generation, GenerationRequest, Query, RetrievalResult
 from retriever.wording import counted
 from serving.admission import Admission
 from serving.errors import ApiError, out_of_time
@@ -25,13 +25,15 @@ logger = logging.getLogger(__name__)
 
 Retrieve = Callable[..., list[RetrievalResult]]
 """`retrieve` of a `QueryRetriever`, or that of a `PipelinedRetriever`."""
-Outcome = RetrievalResult | Exception
+Read = Callable[[Sequence[GenerationRequest]], list[Generation]]
+"""`read_all` of a `BatchedGenerator`."""
+Outcome = RetrievalResult | Generation | Exception
 
 
 @dataclass(slots=True, eq=False)
 class _QueueEntry:
-    query: Query
-    future: asyncio.Future[RetrievalResult]
+    asked: Query | GenerationRequest
+    future: asyncio.Future[RetrievalResult | Generation]
     deadline: float
     queued: float
 
@@ -40,15 +42,17 @@ class _QueueEntry:
 class _Batch:
     entries: list[_QueueEntry]
     started: float
+    reading: bool
 
 
 class Batcher:
-    """A queue in front of `retrieve`, which runs in a worker thread, or in several if it can work on several batches.
+    """Queues in front of `retrieve`, which runs in a worker thread, or in several if it can work on several batches.
 
     As soon as `retrieve` can begin another batch, a worker takes all queries that have gathered: a lone query does not
     wait, batches grow with the load, and a busy event loop does not delay them. If a batch fails, its queries are
     retried one by one, so that only the bad one gets the error. If a worker dies, its queries and all waiting ones
-    fail, `problem` reports it, and new queries are rejected.
+    fail, `problem` reports it, and new queries are rejected. Readings of answers have a queue and batches of their own.
+    Lanes take them first: they are what a request waits for last.
 
     Args:
         retrieve: Returns one result for each query, in order.
@@ -57,8 +61,9 @@ class Batcher:
         metrics: Records the size and duration of batches.
         in_flight: How many batches `retrieve` can work on at once. If that is more than one, it takes `free`, which it
             calls when another batch may begin, see `PipelinedRetriever`.
-        lanes: Retrieve instead of `retrieve`, side by side. Waiting queries are divided among those that are idle; a
-            single one goes to the lane that worked last, whose caches are warm.
+        lanes: Retrieve and read instead of `retrieve` and `read`, side by side. What waits is divided among those that
+            are idle; a single query goes to the lane that worked last, whose caches are warm.
+        read: Returns one answer for each request, in order; runs in a thread of its own.
     """
 
     def __init__(
@@ -69,14 +74,15 @@ class Batcher:
         metrics: Metrics,
         in_flight: int = 1,
         lanes: Sequence[Lane] = (),
+        read: Read | None = None,
     ) -> None:
-        self._retrieve, self._lanes = retrieve, lanes
+        self._retrieve, self._lanes, self._read = retrieve, lanes, read
         self._settings = settings
         self._admission = admission
         self._metrics = metrics
         self._in_flight = in_flight
         self._changed = threading.Condition()  # guards the attributes below, up to `_died`
-        self._pending: deque[_QueueEntry] = deque()
+        self._pending, self._readings = deque[_QueueEntry](), deque[_QueueEntry]()
         self._running: list[_Batch] = []  # the oldest first
         self._entering: _Batch | None = None  # the one after which no other batch may begin yet
         self._idle: list[object] = []  # workers that wait for a batch; the last is the one that worked last
@@ -88,9 +94,13 @@ class Batcher:
     async def start(self) -> None:
         """Starts the workers."""
         loop = asyncio.get_running_loop()
-        lanes: Sequence[Lane | None] = self._lanes or [None] * self._in_flight
-        for lane in lanes:
-            threading.Thread(target=self._work, args=(loop, lane), name="retrieve", daemon=True).start()
+        queries, readings = self._pending, self._readings
+        workers: list[tuple[Lane | None, Sequence[deque[_QueueEntry]]]]
+        workers = [(lane, (readings, queries)) for lane in self._lanes] or [(None, (queries,))] * self._in_flight
+        if self._read is not None and not self._lanes:
+            workers.append((None, (readings,)))
+        for lane, queues in workers:
+            threading.Thread(target=self._work, args=(loop, lane, queues), name="models", daemon=True).start()
             self._working += 1
 
     async def stop(self) -> None:
@@ -102,7 +112,7 @@ class Batcher:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._finished.wait(), self._settings.timeout_s)
         running = [entry for batch in self._running for entry in batch.entries]
-        self._fail([*running, *self._pending], "the service has shut down")
+        self._fail([*running, *self._pending, *self._readings], "the service has shut down")
         for lane in self._lanes:
             await asyncio.to_thread(lane.close)
 
@@ -145,26 +155,45 @@ class Batcher:
             ApiError: 503 if the worker is not healthy or dies meanwhile, 504 if the deadline passes in the queue.
             Exception: What `retrieve` raised for this query.
         """
+        result = await self._queued(self._pending, query, deadline)
+        assert isinstance(result, RetrievalResult)
+        return result
+
+    async def read(self, request: GenerationRequest) -> Generation:
+        """Returns the answer to `request`; if the caller is canceled, it leaves the queue at once.
+
+        Raises:
+            ApiError: 503 if the worker is not healthy or dies meanwhile.
+            Exception: What `read` raised for this request.
+        """
+        answer = await self._queued(self._readings, request, math.inf)
+        assert isinstance(answer, Generation)
+        return answer
+
+    async def _queued(
+        self, queue: deque[_QueueEntry], asked: Query | GenerationRequest, deadline: float
+    ) -> RetrievalResult | Generation:
         self.check()
-        entry = _QueueEntry(query, asyncio.get_running_loop().create_future(), deadline, time.monotonic())
+        entry = _QueueEntry(asked, asyncio.get_running_loop().create_future(), deadline, time.monotonic())
         with self._changed:
-            self._pending.append(entry)
-            self._changed.notify(len(self._lanes) or 1)  # lanes decide whose turn it is
+            queue.append(entry)
+            self._changed.notify_all()  # those that are idle decide whose turn it is
         try:
             return await entry.future
         except asyncio.CancelledError:
             with self._changed:
-                if entry in self._pending:
-                    self._pending.remove(entry)
+                if entry in queue:
+                    queue.remove(entry)
             raise
 
-    def _work(self, loop: asyncio.AbstractEventLoop, lane: Lane | None) -> None:
-        """Retrieves batch after batch until the service closes; runs in a worker's thread."""
+    def _work(self, loop: asyncio.AbstractEventLoop, lane: Lane | None, queues: Sequence[deque[_QueueEntry]]) -> None:
+        """Works on batch after batch until the service closes; runs in a worker's thread."""
         batch, failure = None, None
         try:
-            while batch := self._take(loop):
-                loop.call_soon_threadsafe(self._admission.batch_started, _images(batch.entries))
-                outcomes = self._outcomes(batch, [entry.query for entry in batch.entries], lane)
+            while batch := self._take(loop, queues):
+                if not batch.reading:
+                    loop.call_soon_threadsafe(self._admission.batch_started, _images(batch.entries))
+                outcomes = self._outcomes(self._call(batch, lane), [entry.asked for entry in batch.entries])
                 loop.call_soon_threadsafe(self._deliver, batch, outcomes, *self._end(batch))
                 if lane is not None:
                     lane.revive()
@@ -176,48 +205,54 @@ class Batcher:
         with suppress(RuntimeError):  # the event loop is closed, so nobody is waiting any more
             loop.call_soon_threadsafe(self._leave, batch, failure)
 
-    def _take(self, loop: asyncio.AbstractEventLoop) -> _Batch | None:
-        """Waits for the next batch and returns it; `None` if the service is closing and no query waits."""
+    def _take(self, loop: asyncio.AbstractEventLoop, queues: Sequence[deque[_QueueEntry]]) -> _Batch | None:
+        """Waits for the next batch and returns it; `None` if the service is closing and nothing waits.
+
+        Args:
+            loop: The event loop.
+            queues: Where it may be from, in the order of preference.
+        """
         with self._changed:
             self._idle.append(worker := object())
             try:
                 while not self._died:
-                    entries: list[_QueueEntry] = []
-                    now, most = time.monotonic(), self._settings.max_batch
-                    if self._lanes:
-                        before = len(self._idle) - 1 - self._idle.index(worker)
-                        images = _images(self._pending)
-                        most = 0 if before >= len(self._pending) else min(most, -(-images // len(self._idle)))
-                    while self._entering is None and self._pending and self._fits(entries, most):
-                        entry = self._pending.popleft()
-                        if entry.deadline > now:
-                            entries.append(entry)
-                        else:
-                            loop.call_soon_threadsafe(_resolve, entry, out_of_time(self._settings.timeout_s))
-                    if entries:
-                        batch = _Batch(entries, now)
-                        self._entering = None if self._lanes else batch
-                        self._running.append(batch)
-                        if self._closing:  # others may have nothing left to wait for
-                            self._changed.notify_all()
-                        return batch
-                    if self._closing and not self._pending:
+                    before = len(self._idle) - 1 - self._idle.index(worker)  # those that worked later
+                    mine = not self._lanes or before < sum(map(len, queues))
+                    for queue in queues if mine else ():
+                        reading = queue is self._readings
+                        if entries := self._next(loop, queue, free=reading or self._entering is None):
+                            batch = _Batch(entries, time.monotonic(), reading)
+                            self._entering = self._entering if self._lanes or reading else batch
+                            self._running.append(batch)
+                            if self._closing:  # others may have nothing left to wait for
+                                self._changed.notify_all()
+                            return batch
+                    if self._closing and not any(queues):
                         return None
                     self._changed.wait()
                 return None
             finally:
                 self._idle.remove(worker)
 
-    def _fits(self, entries: Sequence[_QueueEntry], most: int) -> bool:
-        """Returns whether the next query has a place in a batch of `most` images; one with more has its own batch."""
-        return most > 0 if not entries else _images((*entries, self._pending[0])) <= most
+    def _next(self, loop: asyncio.AbstractEventLoop, queue: deque[_QueueEntry], free: bool) -> list[_QueueEntry]:
+        """Returns the entries of the next batch, which leave the queue; none if it may not begin yet."""
+        entries, now, most = list[_QueueEntry](), time.monotonic(), self._settings.max_batch
+        if self._lanes:
+            most = min(most, -(-_images(queue) // len(self._idle)))
+        while free and queue and (not entries or _images((*entries, queue[0])) <= most):
+            entry = queue.popleft()  # one with more images than a batch has its own
+            if entry.deadline > now:
+                entries.append(entry)
+            else:
+                loop.call_soon_threadsafe(_resolve, entry, out_of_time(self._settings.timeout_s))
+        return entries
 
     def _free(self, batch: _Batch) -> None:
         """Lets the next batch begin; does nothing if it already may."""
         with self._changed:
             if self._entering is batch:
                 self._entering = None
-                self._changed.notify()
+                self._changed.notify_all()
 
     def _end(self, batch: _Batch) -> tuple[float, float]:
         """Ends a batch; returns the seconds it took, and those since the batch before it ended, if that is less."""
@@ -227,27 +262,40 @@ class Batcher:
             self._running.remove(batch)
             return self._ended - batch.started, self._ended - max(batch.started, before)
 
-    def _outcomes(self, batch: _Batch, queries: Sequence[Query], lane: Lane | None) -> list[Outcome]:
-        """Returns a result or an error for each query of a batch; runs in a worker's thread."""
-        options = {"free": partial(self._free, batch)} if self._in_flight > 1 else {}
+    def _call(self, batch: _Batch, lane: Lane | None) -> Callable[..., Sequence[RetrievalResult | Generation]]:
+        """Returns what works on a batch."""
+        if batch.reading:
+            read = self._read if lane is None else lane.read
+            assert read is not None
+            return read
+        if lane is not None:
+            return lane.retrieve
+        return partial(self._retrieve, free=partial(self._free, batch)) if self._in_flight > 1 else self._retrieve
+
+    def _outcomes(
+        self,
+        call: Callable[..., Sequence[RetrievalResult | Generation]],
+        asked: Sequence[Query | GenerationRequest],
+    ) -> list[Outcome]:
+        """Returns a result or an error for each of a batch; runs in a worker's thread."""
         try:
-            results = list(lane.retrieve(queries) if lane else self._retrieve(queries, **options))
-            if len(results) != len(queries):
-                asked = counted(len(queries), "query")
-                raise RuntimeError(f"the retriever returned {counted(len(results), 'result')} for {asked}")
+            results = call(asked)
+            if len(results) != len(asked):
+                raise RuntimeError(f"{counted(len(results), 'result')} came back for {counted(len(asked), 'query')}")
             return [*results]
         except Exception as error:
             if isinstance(error, EngineError | ApiError):  # it would fail for each alone, after a time-out of its own
-                return [error] * len(queries)
-            if len(queries) == 1:
+                return [error] * len(asked)
+            if len(asked) == 1:
                 return [error]
-            logger.warning("a batch of %d queries failed (%r); retrying them one by one", len(queries), error)
-        return [outcome for query in queries for outcome in self._outcomes(batch, [query], lane)]
+            logger.warning("a batch of %d queries failed (%r); retrying them one by one", len(asked), error)
+        return [outcome for one in asked for outcome in self._outcomes(call, [one])]
 
     def _deliver(self, batch: _Batch, outcomes: Sequence[Outcome], seconds: float, alone: float) -> None:
-        self._admission.batch_ended(alone)
-        timings = (outcome.timings_ms for outcome in outcomes if isinstance(outcome, RetrievalResult))
-        self._metrics.batch([batch.started - entry.queued for entry in batch.entries], seconds, next(timings, {}))
+        if not batch.reading:
+            self._admission.batch_ended(alone)
+            timings = (outcome.timings_ms for outcome in outcomes if isinstance(outcome, RetrievalResult))
+            self._metrics.batch([batch.started - entry.queued for entry in batch.entries], seconds, next(timings, {}))
         for entry, outcome in zip(batch.entries, outcomes, strict=True):
             _resolve(entry, outcome)
 
@@ -258,7 +306,8 @@ class Batcher:
             self._finished.set()
         if failure is not None:
             logger.error("the batch worker died", exc_info=failure)
-        self._fail([*(batch.entries if batch else ()), *self._pending], "the batch worker died before answering")
+        waiting = *self._pending, *self._readings
+        self._fail([*(batch.entries if batch else ()), *waiting], "the batch worker died before answering")
 
     def _fail(self, entries: Sequence[_QueueEntry], message: str) -> None:
         for entry in entries:
@@ -267,7 +316,7 @@ class Batcher:
 
 def _images(entries: Iterable[_QueueEntry]) -> int:
     """Returns how many images are searched for; a question without one counts as much."""
-    return sum(1 + len(entry.query.more) for entry in entries)
+    return sum(1 + len(entry.asked.more) for entry in entries)
 
 
 def _resolve(entry: _QueueEntry, outcome: Outcome) -> None:

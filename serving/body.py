@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope, Send
 
-from retriever.json_keys import unique_keys
+from retriever.strict_json import unique_keys
 from serving.errors import ApiError
 from serving.settings import ServingSettings
 

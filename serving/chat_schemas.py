@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from retriever.texts import is_unicode
+from retriever.strict_json import is_unicode
 from retriever.types import Ending
 from retriever.views import View
 from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError, RequestModel

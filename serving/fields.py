@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from retriever.filters import filter_of
-from retriever.texts import is_unicode
+from retriever.strict_json import is_unicode
 from retriever.types import Options
 from serving.errors import ApiError, validation_message
 from serving.schemas import AgentBudget, AnswerOptions, OnGeneratorError, RequestOptions

@@ -1,18 +1,22 @@
-"""What the service asks of a retriever that works on several batches at once."""
+"""What the service asks of a retriever that works on several batches at once, and of a generator that computes here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from retriever.types import Query, RetrievalResult
+from retriever.asking import Generator
+from retriever.types import Generation, GenerationRequest, Query, RetrievalResult
 
 
 class Lane(Protocol):
-    """Retrieves for one batch at a time, beside others."""
+    """Works on one batch at a time, beside others."""
 
     def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         """Returns one result per query, in order."""
+
+    def read(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Returns one answer per request, in order; asked only if the service's generator is a `BatchedGenerator`."""
 
     def revive(self) -> None:
         """Makes this lane usable again, if the last batch has broken it; may take seconds."""
@@ -40,3 +44,23 @@ class ParallelRetriever(Protocol):
     @property
     def lanes(self) -> Sequence[Lane]:
         """The lanes."""
+
+
+@runtime_checkable
+class BatchedGenerator(Protocol):
+    """An optional extension of a generator that computes here: a service reads the requests of several callers at once.
+
+    Attributes:
+        submit: Takes a request to where `read_all` reads it with others; set by the service.
+    """
+
+    submit: Callable[[GenerationRequest], Awaitable[Generation]] | None
+
+    def read_all(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Returns one answer per request; computes for as long as that takes."""
+
+
+def batched(generator: Generator) -> BatchedGenerator | None:
+    """Returns the `BatchedGenerator` that answers, maybe behind a guard; `None` if it is another one."""
+    inner = getattr(generator, "generator", generator)
+    return inner if isinstance(inner, BatchedGenerator) else None

@@ -26,7 +26,7 @@ from serving.errors import ApiError, as_api_error
 from serving.fields import CheckedRequest
 from serving.images import decode_image
 from serving.index_view import IndexView
-from serving.lanes import ParallelRetriever, PipelinedRetriever
+from serving.lanes import ParallelRetriever, PipelinedRetriever, batched
 from serving.metrics import Metrics
 from serving.requests import image_bytes, naming
 from serving.schemas import AnswerOut, ErrorDetail, EvidenceOut, OnGeneratorError, RetrieveOut
@@ -70,7 +70,11 @@ class Service:
         self._cache = cache
         self.traces = traces
         self.metrics = Metrics(self.admission, cache)
-        self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics, in_flight, lanes)
+        reader = batched(generator)
+        read = None if reader is None else reader.read_all
+        self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics, in_flight, lanes, read)
+        if reader is not None:
+            reader.submit = self.batcher.read
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     async def retrieve(self, checked: CheckedRequest, request_id: str) -> PendingAnswer:
@@ -246,14 +250,15 @@ class Service:
             message = f"the generator gave no answer within {self.settings.timeout_s:g} s (serving.timeout_s)"
             logger.warning("request %s: %s", request_id, message)
             return ApiError(424, "generator_timeout", message)
-        if not isinstance(error, ChatError | ConnectionResetError):
+        lost = isinstance(error, ApiError) and error.status == 503  # the process that read the answer has ended
+        if not isinstance(error, ChatError) and not lost:
             return as_api_error(error, request_id)
         logger.warning("request %s: %s", request_id, error)
         if isinstance(error, ChatError) and error.timed_out:
             return ApiError(424, "generator_timeout", f"the generator gave {error.message}")
         if isinstance(error, ChatError) and error.incomplete:
             return ApiError(424, "generator_garbled", f"the generator's reply is incomplete: {error.message}")
-        if isinstance(error, ConnectionResetError) or error.status is None:  # the first means that a process has died
+        if not isinstance(error, ChatError) or error.status is None:
             return ApiError(424, "generator_unavailable", "the generator cannot be reached")
         if error.status == 429 or error.status >= 500:
             asked = "" if error.wait is None else f" and asks to be tried again in {error.wait:.0f} s"

@@ -17,7 +17,7 @@ from evaluation.datasets.question import Item, Question, SkippedRow
 from indexes.decoding import Stream, not_utf8, opened_text
 from indexes.delimited import ABOVE, header_in
 from indexes.json_streams import read_items, starts_with, unreadable_value
-from retriever.json_keys import unique_keys
+from retriever.strict_json import unique_keys
 
 _LONGEST_FIELD = 1 << 24  # E-VQA keeps whole sections in a field; the csv module stops at 128 KiB
 _SHOWN = 300  # characters of a header in a message

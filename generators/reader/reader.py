@@ -7,8 +7,9 @@ not confident enough.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,20 +118,28 @@ class ExtractiveReader:
     Args:
         threshold: Confidence below which it abstains; by default the one stored with the weights.
         weights: The model's weights.
+        apart: Do not load them: `submit` takes requests to another process.
+
+    Attributes:
+        submit: See `serving.lanes.BatchedGenerator`.
     """
 
     name = "extractive-reader"
+    submit: Callable[[GenerationRequest], Awaitable[Generation]] | None = None
 
-    def __init__(self, threshold: float | None = None, weights: Path = WEIGHTS_FILE) -> None:
-        self._model = SpanModel.load(weights)
-        self.threshold = self._model.threshold if threshold is None else threshold
+    def __init__(self, threshold: float | None = None, weights: Path = WEIGHTS_FILE, apart: bool = False) -> None:
+        if not apart:
+            self._model = SpanModel.load(weights)
+            self.threshold = self._model.threshold if threshold is None else threshold
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns one answer per request."""
         return await about_each(requests, self._generate)
 
     async def _generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        return list(map(asked_for, requests, self.read_all(list(map(pointing, requests)))))
+        asked = list(map(pointing, requests))
+        answers = self.read_all(asked) if self.submit is None else await asyncio.gather(*map(self.submit, asked))
+        return list(map(asked_for, requests, answers))
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
         """Yields the answer in one piece unless it abstains, then the whole `Generation`."""

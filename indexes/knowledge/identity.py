@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexes.ids import hash_id
-from retriever.texts import is_unicode
+from retriever.strict_json import is_unicode
 from retriever.types import Entity
 
 

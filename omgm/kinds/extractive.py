@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from generators.reader.process import ReaderProcess
 from generators.reader.reader import ExtractiveReader
 from indexes.builder.summarizers import ExtractiveSummarizer
 from omgm.settings import Profile
@@ -13,6 +12,6 @@ def summarizer(profile: Profile) -> ExtractiveSummarizer:
     return ExtractiveSummarizer(profile.summarizer.max_words)
 
 
-def generator(profile: Profile, apart: bool) -> ReaderProcess | ExtractiveReader:
-    """Creates a reader that quotes the section, in a process of its own if `apart`."""
-    return ReaderProcess() if apart else ExtractiveReader()
+def generator(profile: Profile, apart: bool) -> ExtractiveReader:
+    """Creates a reader that quotes the section; without its weights if another process reads (`apart`)."""
+    return ExtractiveReader(apart=apart)

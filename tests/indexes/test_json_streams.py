@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from indexes import json_streams
 from indexes.json_streams import has_lines, read_items, read_members, read_parts, read_values
-from retriever.json_keys import unique_keys
+from retriever.strict_json import unique_keys
 
 numbers = st.integers() | st.floats(allow_nan=False) | st.just(10**40)
 values = st.recursive(

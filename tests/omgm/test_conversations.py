@@ -191,7 +191,7 @@ def test_questions_before_go_to_another_process_and_mix_in_a_batch(omgm: OMGM, f
         Query(image, "Who invented this?"),
     ]
     first, *others = write_queries(queries, omgm.index)
-    again, _ = read_queries(first, iter(others), omgm.index)
+    again, _ = read_queries(json.loads(first), iter(others), omgm.index)
     assert [query.before for query in again] == [query.before for query in queries]
     results = omgm.retriever.retrieve(again)
     titles = [omgm.index.entity(result.candidates[0].row).title for result in results]

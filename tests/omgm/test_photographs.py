@@ -263,7 +263,7 @@ def test_images_go_to_another_process(omgm: OMGM, photos: dict[str, Path]) -> No
     second.info[ALPHA] = Image.new("L", second.size, 200)
     queries = [Query(first, CAPITAL, more=(second, first)), Query(second, CAPITAL)]
     start, *others = write_queries(queries, omgm.index)
-    again, _ = read_queries(start, iter(others), omgm.index)
+    again, _ = read_queries(json.loads(start), iter(others), omgm.index)
     for query, other in zip(queries, again, strict=True):
         pairs = zip((query.image, *query.more), (other.image, *other.more), strict=True)
         for sent, read in pairs:

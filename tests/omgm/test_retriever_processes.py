@@ -15,12 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
 import torch
 from PIL import Image
 
+from generators.reader.reader import ExtractiveReader
 from indexes.live.following import FollowingIndex
 from omgm.__main__ import main
 from omgm.opening import open_retriever
@@ -29,7 +31,19 @@ from omgm.retriever_messages import ChangedMeanwhileError, read_queries, read_re
 from omgm.retriever_processes import RetrieverProcesses
 from retriever.image_cache import content_of, set_content
 from retriever.images import ALPHA
-from retriever.types import Candidate, Entity, Options, Query, RetrievalResult, ScoredSection
+from retriever.types import (
+    ArticleImage,
+    Candidate,
+    Entity,
+    Evidence,
+    Generation,
+    GenerationRequest,
+    Options,
+    OtherSection,
+    Query,
+    RetrievalResult,
+    ScoredSection,
+)
 from serving.errors import ApiError
 from serving.lanes import ParallelRetriever
 from tests.fakes.listening import free_port
@@ -52,7 +66,7 @@ def test_a_batch_comes_out_as_it_went_in() -> None:
         options = Options(rng.choice([None, 5]), rng.choice([None, 0.1]), None, tuple(rng.sample(range(3), number % 3)))
         queries.append(Query(image, f"How tall is № {number}? 🌋", str(number), options))
     first, *others = write_queries(queries, index, threads=2)
-    again, more = read_queries(first, iter(others), index)
+    again, more = read_queries(json.loads(first), iter(others), index)
     assert more == {"threads": 2}
     for query, other in zip(queries, again, strict=True):
         assert (other.id, other.question, other.options) == (query.id, query.question, query.options)
@@ -143,6 +157,42 @@ def test_a_process_retrieves_what_the_server_would(processes: RetrieverProcesses
         assert result.recognized == pytest.approx(other.recognized, abs=0.02)
     [other] = processes.retrieve([replace(queries[0], options=Options(exclude=(result.candidates[0].row,)))])
     assert result.candidates[0].row not in [one.row for one in other.candidates]
+
+
+TOWER = Evidence(
+    "tower", "Eiffel Tower", "History", "The tower was built in 1889 by Gustave Eiffel. It is of iron.", 3,
+    (ArticleImage("https://example.org/tower.jpg", 3, "The tower"),),
+)  # fmt: skip
+WHEN = GenerationRequest("When was the tower built?", None, TOWER)
+READINGS = [
+    WHEN,
+    GenerationRequest("Who built the \udcfftower “in iron”?\n", None, TOWER),
+    GenerationRequest("How many elephants live in it?", None, TOWER),
+    GenerationRequest("When?", None, None),
+    GenerationRequest("When was it?", None, replace(TOWER, text="")),
+    GenerationRequest("When was it built?", None, replace(TOWER, text="High."), others=(OtherSection(TOWER, -0.1),)),
+]  # fmt: skip
+
+
+def test_a_process_reads_what_the_server_would(processes: RetrieverProcesses) -> None:
+    def rounded(answer: Generation) -> Generation:
+        """Returns an answer with the digits of its confidence that do not depend on what is read with it."""
+        return replace(answer, confidence=round(answer.confidence or 0.0, 5))
+
+    [lane] = processes.lanes
+    expected = ExtractiveReader().read_all(READINGS)
+    assert expected[0].answer == "1889" and expected[0].span == (23, 27) and expected[-1].evidence == TOWER
+    assert list(map(rounded, lane.read(READINGS))) == list(map(rounded, expected))
+    broken = GenerationRequest("When?", None, replace(TOWER, text=cast(str, None)))
+    with pytest.raises(RuntimeError, match="AttributeError"):
+        lane.read([WHEN, broken])
+    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C and service managers signal all processes at once
+        assert lane._process.pid is not None
+        os.kill(lane._process.pid, number)
+    assert lane.read([WHEN])[0].answer == "1889"
+    lane._process.kill()
+    lane._process.join()
+    assert lane.read([WHEN])[0].answer == "1889"  # by another
 
 
 def test_a_process_that_ends_fails_its_batch_and_is_replaced(processes: RetrieverProcesses, examples: Path) -> None:

@@ -304,7 +304,8 @@ def test_python_and_the_command_line(folder: Path, capsys: pytest.CaptureFixture
         with within(filter_of({"tenant": "bolt"})):
             assert omgm.nearest(image)[0].entity == "bolt/1"
         mixed = [Query(NO_IMAGE, QUESTION, options=Options(filter=filter_of({"tenant": name}))) for name in TENANTS]
-        queries, _ = read_queries(next(messages := write_queries(mixed, omgm.index)), messages, omgm.index)
+        first, *others = write_queries(mixed, omgm.index)
+        queries, _ = read_queries(json.loads(first), iter(others), omgm.index)
         results = omgm.retriever.retrieve(queries)
         sent = json.loads(write_results(results, omgm.index))
         for tenant, result in zip(TENANTS, read_results(sent, omgm.index, None), strict=True):

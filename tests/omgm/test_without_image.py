@@ -125,7 +125,7 @@ def test_a_batch_gives_what_each_question_gives(omgm: OMGM, folder: Path) -> Non
 def test_a_query_without_an_image_goes_to_another_process(omgm: OMGM) -> None:
     index = omgm.index
     first, *others = write_queries([Query(NO_IMAGE, TALL, "7")], index)
-    queries, _ = read_queries(first, iter(others), index)
+    queries, _ = read_queries(json.loads(first), iter(others), index)
     assert (queries[0].image.size, queries[0].question, queries[0].id) == ((0, 0), TALL, "7")
     results = omgm.retriever.retrieve(queries)
     [again] = read_results(json.loads(write_results(results, index)), index, None)

@@ -191,7 +191,7 @@ async def test_a_database_that_is_away_fails_a_batch_at_once() -> None:
 
 async def test_a_missing_result_is_an_error() -> None:
     async with running(lambda queries: []) as batcher:
-        with pytest.raises(RuntimeError, match="the retriever returned 0 results for 1 query"):
+        with pytest.raises(RuntimeError, match="0 results came back for 1 query"):
             await batcher.submit(query("q"))
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,11 +14,13 @@ import pytest
 import uvicorn
 
 from generators.guard import GuardedGenerator
-from generators.reader.process import ReaderProcess
+from generators.reader.reader import ExtractiveReader
 from omgm.opening import open_retriever
 from omgm.parts import build_generator
 from omgm.profile import load_profile
+from retriever.types import Generation, GenerationRequest
 from serving.app import create_app
+from serving.errors import ApiError
 from serving.settings import ServingSettings
 from tests.fakes.service import World, listening, post, served, wait_until
 
@@ -49,23 +50,27 @@ def test_the_index_folder_is_removed(example_folder: Path) -> None:
         assert client.get("/health/ready").status_code == 200
 
 
-def test_the_process_of_the_reader_dies(tmp_path: Path) -> None:
-    reader = ReaderProcess()
-    with served(tmp_path, generator=GuardedGenerator(reader, 0.5)) as world, ThreadPoolExecutor(1) as pool:
-        first = reader._process
-        assert first is not None  # started with the service
+class EndingReader(ExtractiveReader):
+    """A reader that is `lost` while it is being replaced, as one in another process may be."""
+
+    lost = False
+
+    def read_all(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        if self.lost:
+            raise ApiError(503, "not_ready", "the process has ended", headers={"Retry-After": "5"})
+        return super().read_all(requests)
+
+
+def test_the_process_that_reads_ends(tmp_path: Path) -> None:
+    reader = EndingReader()
+    with served(tmp_path, generator=GuardedGenerator(reader, 0.5)) as world:
         assert post(world.url).json()["answer"] == "1848"
-        os.kill(first.pid, signal.SIGSTOP)
-        held = pool.submit(post, world.url)
-        wait_until(lambda: bool(reader._waiting))
-        os.kill(first.pid, signal.SIGKILL)
-        answer = held.result().json()
+        reader.lost = True
+        answer = post(world.url).json()
         assert (answer["answer"], answer["entity"]["title"]) == (None, "Redland")
         assert answer["generator_error"]["code"] == "generator_unavailable"
+        reader.lost = False
         assert post(world.url).json()["answer"] == "1848"
-        second = reader._process
-        assert second is not None and second.pid != first.pid
-    assert second.returncode == -signal.SIGKILL  # ended with the service
 
 
 def test_shutting_down_finishes_what_runs(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from retriever.image_cache import ImageCache
-from retriever.types import Query, RetrievalResult
+from retriever.types import Generation, GenerationRequest, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher
 from serving.errors import ApiError
@@ -35,6 +35,13 @@ class OneLane:
             self.broken = True
             raise ApiError(503, "not_ready", "the lane has broken", headers={"Retry-After": "5"})
         return [RetrievalResult(query.id, [], {}) for query in queries]
+
+    def read(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        self.batches.append([request.question for request in requests])
+        assert self.gate.wait(10)
+        if len(requests) > 1 and any(request.question == "bad" for request in requests):
+            raise ValueError("one of them is bad")
+        return [Generation(request.question) for request in requests]
 
     def revive(self) -> None:
         self.broken = False
@@ -101,6 +108,29 @@ def test_no_lane_is_idle_while_queries_wait() -> None:
         await batcher.stop()
 
     asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_answers_are_read_before_others_are_searched_for_and_divided_among_lanes() -> None:
+    lanes = [OneLane(), OneLane()]
+
+    async def test() -> list[Generation]:
+        batcher = batcher_of(lanes)
+        tasks = await blocked(batcher, lanes, 2)
+        waiting = asyncio.create_task(batcher.submit(query("last")))
+        names = ["a", "bad", "c", "d"]
+        reads = [asyncio.create_task(batcher.read(GenerationRequest(name, None, None))) for name in names]
+        await until(lambda: len(batcher._readings) == 4)
+        for lane in lanes:
+            lane.gate.set()
+        await asyncio.gather(*tasks, waiting)
+        answers = await asyncio.gather(*reads)
+        await batcher.stop()
+        return answers
+
+    answers = asyncio.run(asyncio.wait_for(test(), 20))
+    assert [answer.answer for answer in answers] == ["a", "bad", "c", "d"]  # the bad one hurts none of its batch
+    ends = [lane.batches[-1] for lane in lanes]
+    assert ["last"] in ends and all(lane.batches[1] != ["last"] for lane in lanes if len(lane.batches) > 2)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -20,7 +20,7 @@ from indexes.knowledge.readers.rows import Row
 from indexes.knowledge.understanding.fields import GUESSES, field_of, looks_like_image
 from indexes.labeled_values import kind
 from indexes.yaml_values import yaml_value
-from retriever.json_keys import unique_keys
+from retriever.strict_json import unique_keys
 
 _LARGE = 1 << 24
 """Bytes of a file from which it is read as a stream; in a compressed file, each counts as ten."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import anyio
 import pytest
 from PIL import Image
 
-from generators.reader.process import ReaderProcess
 from generators.reader.reader import ExtractiveReader
 from generators.reader.titles import asked_for
 from retriever.types import Evidence, Generation, GenerationRequest
@@ -36,16 +34,17 @@ def test_an_answer_that_the_question_says(question: str, answer: str | None, exp
     assert asked_for(shown, generation) is generation  # of an image, the title is known
 
 
-def test_the_reader_and_its_process_name_what_is_asked_for() -> None:
+async def test_a_reader_names_what_is_asked_for_here_and_in_batches_of_a_service() -> None:
     requests = [
         GenerationRequest(question, None, NORWAY)
         for question in ("Which country has the capital Oslo?", "What is the capital of Norway?")
     ]
 
-    async def answers() -> list[list[Generation]]:
-        async with ReaderProcess() as process:
-            return [await process.generate(requests), await ExtractiveReader().generate(requests)]
+    async def submit(request: GenerationRequest) -> Generation:
+        return reader.read(request.question, NORWAY)
 
-    first, second = anyio.run(answers)
-    assert [one.answer for one in first] == [one.answer for one in second] == ["Norway", "Oslo"]
-    assert first[0].span is second[0].span is None
+    reader, served = ExtractiveReader(), ExtractiveReader(apart=True)
+    served.submit = submit
+    for own in (reader, served):
+        first, second = await own.generate(requests)
+        assert (first.answer, first.span, second.answer) == ("Norway", None, "Oslo")

@@ -1,4 +1,4 @@
-"""JSON objects whose keys are unique: for files, requests and records alike."""
+"""What JSON can express and nothing else takes, in files, requests and records: keys twice, lone surrogates."""
 
 from __future__ import annotations
 
@@ -18,3 +18,12 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, count in counts.items() if count > 1)
         raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
     return result
+
+
+def is_unicode(text: str) -> bool:
+    """Returns whether a text has no lone surrogate: JSON can express one, but no file and no tokenizer accepts it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
