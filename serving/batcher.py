@@ -27,21 +27,27 @@ Retrieve = Callable[..., list[RetrievalResult]]
 """`retrieve` of a `QueryRetriever`, or that of a `PipelinedRetriever`."""
 Read = Callable[[Sequence[GenerationRequest]], list[Generation]]
 """`read_all` of a `BatchedGenerator`."""
-Outcome = RetrievalResult | Generation | Exception
+_Asked = Query | GenerationRequest
+_Reply = RetrievalResult | Generation
+_Call = Callable[..., Sequence[_Reply]]
 
 
 @dataclass(slots=True, eq=False)
 class _QueueEntry:
-    asked: Query | GenerationRequest
-    future: asyncio.Future[RetrievalResult | Generation]
+    asked: _Asked
+    future: asyncio.Future[_Reply]
     deadline: float
     queued: float
+
+
+_Queue = deque[_QueueEntry]
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
     entries: list[_QueueEntry]
     started: float
+    call: _Call
     reading: bool
 
 
@@ -82,7 +88,7 @@ class Batcher:
         self._metrics = metrics
         self._in_flight = in_flight
         self._changed = threading.Condition()  # guards the attributes below, up to `_died`
-        self._pending, self._readings = deque[_QueueEntry](), deque[_QueueEntry]()
+        self._pending, self._readings = _Queue(), _Queue()
         self._running: list[_Batch] = []  # the oldest first
         self._entering: _Batch | None = None  # the one after which no other batch may begin yet
         self._idle: list[object] = []  # workers that wait for a batch; the last is the one that worked last
@@ -93,14 +99,14 @@ class Batcher:
 
     async def start(self) -> None:
         """Starts the workers."""
-        loop = asyncio.get_running_loop()
-        queries, readings = self._pending, self._readings
-        workers: list[tuple[Lane | None, Sequence[deque[_QueueEntry]]]]
-        workers = [(lane, (readings, queries)) for lane in self._lanes] or [(None, (queries,))] * self._in_flight
-        if self._read is not None and not self._lanes:
-            workers.append((None, (readings,)))
-        for lane, queues in workers:
-            threading.Thread(target=self._work, args=(loop, lane, queues), name="models", daemon=True).start()
+        workers: list[tuple[Lane | None, Sequence[tuple[_Queue, _Call]]]]  # what each takes first comes first
+        workers = [(lane, ((self._readings, lane.read), (self._pending, lane.retrieve))) for lane in self._lanes]
+        if not self._lanes:
+            workers = [(None, [(self._pending, self._retrieve)])] * self._in_flight
+            workers += [] if self._read is None else [(None, [(self._readings, self._read)])]
+        for lane, calls in workers:
+            about = asyncio.get_running_loop(), lane, calls
+            threading.Thread(target=self._work, args=about, name="models", daemon=True).start()
             self._working += 1
 
     async def stop(self) -> None:
@@ -170,9 +176,7 @@ class Batcher:
         assert isinstance(answer, Generation)
         return answer
 
-    async def _queued(
-        self, queue: deque[_QueueEntry], asked: Query | GenerationRequest, deadline: float
-    ) -> RetrievalResult | Generation:
+    async def _queued(self, queue: _Queue, asked: _Asked, deadline: float) -> _Reply:
         self.check()
         entry = _QueueEntry(asked, asyncio.get_running_loop().create_future(), deadline, time.monotonic())
         with self._changed:
@@ -186,14 +190,15 @@ class Batcher:
                     queue.remove(entry)
             raise
 
-    def _work(self, loop: asyncio.AbstractEventLoop, lane: Lane | None, queues: Sequence[deque[_QueueEntry]]) -> None:
+    def _work(self, loop: asyncio.AbstractEventLoop, lane: Lane | None, calls: Sequence[tuple[_Queue, _Call]]) -> None:
         """Works on batch after batch until the service closes; runs in a worker's thread."""
         batch, failure = None, None
         try:
-            while batch := self._take(loop, queues):
+            while batch := self._take(loop, calls):
                 if not batch.reading:
                     loop.call_soon_threadsafe(self._admission.batch_started, _images(batch.entries))
-                outcomes = self._outcomes(self._call(batch, lane), [entry.asked for entry in batch.entries])
+                options = {"free": partial(self._free, batch)} if self._in_flight > 1 and not batch.reading else {}
+                outcomes = self._outcomes(partial(batch.call, **options), [entry.asked for entry in batch.entries])
                 loop.call_soon_threadsafe(self._deliver, batch, outcomes, *self._end(batch))
                 if lane is not None:
                     lane.revive()
@@ -205,36 +210,31 @@ class Batcher:
         with suppress(RuntimeError):  # the event loop is closed, so nobody is waiting any more
             loop.call_soon_threadsafe(self._leave, batch, failure)
 
-    def _take(self, loop: asyncio.AbstractEventLoop, queues: Sequence[deque[_QueueEntry]]) -> _Batch | None:
-        """Waits for the next batch and returns it; `None` if the service is closing and nothing waits.
-
-        Args:
-            loop: The event loop.
-            queues: Where it may be from, in the order of preference.
-        """
+    def _take(self, loop: asyncio.AbstractEventLoop, calls: Sequence[tuple[_Queue, _Call]]) -> _Batch | None:
+        """Waits for the next batch and returns it; `None` if the service is closing and nothing waits."""
         with self._changed:
             self._idle.append(worker := object())
             try:
                 while not self._died:
                     before = len(self._idle) - 1 - self._idle.index(worker)  # those that worked later
-                    mine = not self._lanes or before < sum(map(len, queues))
-                    for queue in queues if mine else ():
+                    waiting = sum(len(queue) for queue, _ in calls)
+                    for queue, call in calls if not self._lanes or before < waiting else ():
                         reading = queue is self._readings
                         if entries := self._next(loop, queue, free=reading or self._entering is None):
-                            batch = _Batch(entries, time.monotonic(), reading)
+                            batch = _Batch(entries, time.monotonic(), call, reading)
                             self._entering = self._entering if self._lanes or reading else batch
                             self._running.append(batch)
                             if self._closing:  # others may have nothing left to wait for
                                 self._changed.notify_all()
                             return batch
-                    if self._closing and not any(queues):
+                    if self._closing and not any(queue for queue, _ in calls):
                         return None
                     self._changed.wait()
                 return None
             finally:
                 self._idle.remove(worker)
 
-    def _next(self, loop: asyncio.AbstractEventLoop, queue: deque[_QueueEntry], free: bool) -> list[_QueueEntry]:
+    def _next(self, loop: asyncio.AbstractEventLoop, queue: _Queue, free: bool) -> list[_QueueEntry]:
         """Returns the entries of the next batch, which leave the queue; none if it may not begin yet."""
         entries, now, most = list[_QueueEntry](), time.monotonic(), self._settings.max_batch
         if self._lanes:
@@ -262,21 +262,7 @@ class Batcher:
             self._running.remove(batch)
             return self._ended - batch.started, self._ended - max(batch.started, before)
 
-    def _call(self, batch: _Batch, lane: Lane | None) -> Callable[..., Sequence[RetrievalResult | Generation]]:
-        """Returns what works on a batch."""
-        if batch.reading:
-            read = self._read if lane is None else lane.read
-            assert read is not None
-            return read
-        if lane is not None:
-            return lane.retrieve
-        return partial(self._retrieve, free=partial(self._free, batch)) if self._in_flight > 1 else self._retrieve
-
-    def _outcomes(
-        self,
-        call: Callable[..., Sequence[RetrievalResult | Generation]],
-        asked: Sequence[Query | GenerationRequest],
-    ) -> list[Outcome]:
+    def _outcomes(self, call: _Call, asked: Sequence[_Asked]) -> list[_Reply | Exception]:
         """Returns a result or an error for each of a batch; runs in a worker's thread."""
         try:
             results = call(asked)
@@ -291,7 +277,7 @@ class Batcher:
             logger.warning("a batch of %d queries failed (%r); retrying them one by one", len(asked), error)
         return [outcome for one in asked for outcome in self._outcomes(call, [one])]
 
-    def _deliver(self, batch: _Batch, outcomes: Sequence[Outcome], seconds: float, alone: float) -> None:
+    def _deliver(self, batch: _Batch, outcomes: Sequence[_Reply | Exception], seconds: float, alone: float) -> None:
         if not batch.reading:
             self._admission.batch_ended(alone)
             timings = (outcome.timings_ms for outcome in outcomes if isinstance(outcome, RetrievalResult))
@@ -319,7 +305,7 @@ def _images(entries: Iterable[_QueueEntry]) -> int:
     return sum(1 + len(entry.asked.more) for entry in entries)
 
 
-def _resolve(entry: _QueueEntry, outcome: Outcome) -> None:
+def _resolve(entry: _QueueEntry, outcome: _Reply | Exception) -> None:
     if entry.future.done():  # its caller is gone
         return
     if isinstance(outcome, Exception):

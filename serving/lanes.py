@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, runtime_checkable
+from copy import copy
+from typing import Any, Protocol, runtime_checkable
 
 from retriever.asking import Generator
 from retriever.types import Generation, GenerationRequest, Query, RetrievalResult
+
+Submit = Callable[[GenerationRequest], Awaitable[Generation]]
 
 
 class Lane(Protocol):
@@ -51,10 +54,10 @@ class BatchedGenerator(Protocol):
     """An optional extension of a generator that computes here: a service reads the requests of several callers at once.
 
     Attributes:
-        submit: Takes a request to where `read_all` reads it with others; set by the service.
+        submit: Takes a request to where `read_all` reads it with others; see `submitting`.
     """
 
-    submit: Callable[[GenerationRequest], Awaitable[Generation]] | None
+    submit: Submit | None
 
     def read_all(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns one answer per request; computes for as long as that takes."""
@@ -64,3 +67,13 @@ def batched(generator: Generator) -> BatchedGenerator | None:
     """Returns the `BatchedGenerator` that answers, maybe behind a guard; `None` if it is another one."""
     inner = getattr(generator, "generator", generator)
     return inner if isinstance(inner, BatchedGenerator) else None
+
+
+def submitting(generator: Any, submit: Submit) -> Any:
+    """Returns a copy of a generator whose `BatchedGenerator` has this `submit`: others may use the same one."""
+    own = copy(generator)
+    if isinstance(own, BatchedGenerator):
+        own.submit = submit
+    else:
+        own.generator = submitting(own.generator, submit)
+    return own

@@ -26,7 +26,7 @@ from serving.errors import ApiError, as_api_error
 from serving.fields import CheckedRequest
 from serving.images import decode_image
 from serving.index_view import IndexView
-from serving.lanes import ParallelRetriever, PipelinedRetriever, batched
+from serving.lanes import ParallelRetriever, PipelinedRetriever, batched, submitting
 from serving.metrics import Metrics
 from serving.requests import image_bytes, naming
 from serving.schemas import AnswerOut, ErrorDetail, EvidenceOut, OnGeneratorError, RetrieveOut
@@ -74,7 +74,7 @@ class Service:
         read = None if reader is None else reader.read_all
         self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics, in_flight, lanes, read)
         if reader is not None:
-            reader.submit = self.batcher.read
+            self.generator = submitting(generator, self.batcher.read)
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     async def retrieve(self, checked: CheckedRequest, request_id: str) -> PendingAnswer:

@@ -18,7 +18,7 @@ from generators.reader.comparisons import Comparison, comparison_of, is_true
 from generators.reader.model import WEIGHTS_FILE, SpanModel, Window, windows
 from generators.reader.names import asks_description, asks_name, first_sentence
 from generators.reader.spans import Span, best_span
-from generators.reader.titles import asked_for, pointing
+from generators.reader.titles import posed, unposed
 from generators.things import about_each
 from retriever.lexical import is_english
 from retriever.models.bm25 import BM25
@@ -137,9 +137,9 @@ class ExtractiveReader:
         return await about_each(requests, self._generate)
 
     async def _generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        asked = list(map(pointing, requests))
+        asked = list(map(posed, requests))
         answers = self.read_all(asked) if self.submit is None else await asyncio.gather(*map(self.submit, asked))
-        return list(map(asked_for, requests, answers))
+        return list(map(unposed, requests, answers))
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
         """Yields the answer in one piece unless it abstains, then the whole `Generation`."""
@@ -205,7 +205,7 @@ def _sections(request: GenerationRequest) -> list[Evidence]:
 def _named(request: GenerationRequest) -> Generation | None:
     """Returns the article's title for a question what the image shows, and its beginning to one about all of it."""
     evidence = request.evidence
-    if evidence is None:
+    if evidence is None or not evidence.entity_title:
         return None
     title, sections = evidence.entity_title, _sections(request)
     if any(asks_name(request.question, title, one.text) for one in sections):
