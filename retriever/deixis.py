@@ -106,14 +106,16 @@ def without_deixis(question: str) -> str:
 
 
 def renamed(question: str, name: str, by: str) -> str:
-    """Returns a question with another name, or a pronoun, in place of a name with its article.
+    """Returns a question with another name, or "it", in place of a name with its article.
 
     Example:
-        >>> renamed("How tall is the Eiffel Tower?", "Eiffel Tower (Paris)", "it")
-        'How tall is it?'
+        >>> renamed("How tall is the Eiffel Tower?", "Eiffel Tower (Paris)", "it"), renamed("Peru's flag", "Peru", "it")
+        ('How tall is it?', 'its flag')
     """
     title = re.escape(re.sub(r"\s*\([^()]*\)$", "", name))
-    return re.sub(rf"(?<!\w)(?:(?:the|an?)\s+)?{title}(?:e?s)?(?!\w)", lambda _: by, question, flags=re.IGNORECASE)
+    pattern = rf"(?<!\w)(?:(?:the|an?)\s+)?{title}(?:(?P<owns>['\u2019]s|(?<=s)['\u2019])|(?:e?s)?)(?!\w)"
+    owns = "its" if by == "it" else f"{by}'s"
+    return re.sub(pattern, lambda match: owns if match["owns"] else by, question, flags=re.IGNORECASE)
 
 
 def _pointing_words(words: Sequence[str], at: int) -> int:

@@ -10,7 +10,7 @@ from itertools import islice
 from retriever.deixis import renamed, without_deixis
 from retriever.photographs import merged, single
 from retriever.pipeline import IndexT, Retriever
-from retriever.protocols import Step
+from retriever.protocols import Finish, Step
 from retriever.section_search import PRONOUN, SectionIndex, SectionSearch, fits, topic_of
 from retriever.step3_sections import SectionRerank
 from retriever.types import NO_IMAGE, Candidate, Query, RetrievalResult
@@ -42,7 +42,7 @@ class MixedRetrieval:
 
     def __init__(self, retriever: Retriever[IndexT], index: SectionIndex, last: SectionRerank, k: int) -> None:
         self._retriever = retriever
-        steps: list[Step] = [SectionSearch(index, last.reranker, k), last]
+        steps: list[Step] = [SectionSearch(index, last.reranker, k), _UnnamedRerank(last)]
         self._texts = Retriever(steps, retriever.index, pin=retriever.pin, device=retriever.device)
         self._texts.models = retriever.models
 
@@ -98,6 +98,27 @@ class MixedRetrieval:
         queries = [Query(NO_IMAGE, _head(text), options=query.options) for text in kept]
         results = self._texts.retrieve(queries, steps=1) if queries else []
         return [(text, result.candidates) for text, result in zip(kept, results, strict=True) if result.candidates]
+
+
+class _UnnamedRerank:
+    """Step 3 by questions without the name of the best entity, which only some of its sections repeat."""
+
+    def __init__(self, last: SectionRerank) -> None:
+        self._last, self.name = last, last.name
+
+    def start(self, queries: Sequence[Query]) -> Finish:
+        def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
+            asked = [self._unnamed(query, own) for query, own in zip(queries, candidates, strict=True)]
+            return self._last.start(asked)(candidates)
+
+        return finish
+
+    def _unnamed(self, query: Query, candidates: Sequence[Candidate]) -> Query:
+        for best in candidates[:1]:
+            entity = self._last.index.entity(best.row)
+            for name in sorted((entity.title, *entity.names), key=len, reverse=True):
+                query = replace(query, question=renamed(query.question, name, "it"))
+        return query
 
 
 def _head(question: str) -> str:

@@ -30,6 +30,7 @@ ARTICLES = {
     "Café Zürich": ("The café was founded in 1923.", "It serves hot chocolate."),
     "Saxophone": ("It was invented by the Belgian Adolphe Sax.", "A saxophone is made of brass."),
     "Mount Fuji": ("The volcano is 3,776 metres high.", "It last erupted in 1707."),
+    "Clint": ("Clint is a villager who lives in Pelican Town. Clint is busy.", "Birthday: 26\nOccupation: Blacksmith"),
     "Empty": (),
 }
 NAMES = {"Mount Fuji": ["Fujiyama"]}
@@ -84,6 +85,21 @@ def test_names_aliases_and_accents(omgm: OMGM) -> None:
         assert found.recognized is not None and found.recognized > 0.4 and found.picture is None and found.image is None
         assert [(one.sim_c, one.sim_m) for one in found.candidates] == [(None, None)] * len(found.candidates)
         assert list(found.timings_ms) == ["step1", "step3", "generate"] and "<img" not in found._repr_html_()
+
+
+def test_the_name_of_a_thing_does_not_choose_its_section(omgm: OMGM) -> None:
+    answer = omgm.ask(None, "What is Clint's occupation?")
+    assert answer.answer == "Blacksmith" and answer.evidence is not None and answer.evidence.section_title == "Part 1"
+
+
+def test_the_thing_itself_is_asked_for(omgm: OMGM) -> None:
+    for question, title in (
+        ("Which villager lives in Pelican Town?", "Clint"),
+        ("Who is the blacksmith?", "Clint"),
+        ("Which volcano last erupted in 1707?", "Mount Fuji"),
+    ):
+        assert omgm.ask(None, question).answer == title
+    assert omgm.ask(None, "Who invented the saxophone?").answer != "Saxophone"
 
 
 def test_two_entities_are_both_candidates(omgm: OMGM) -> None:
