@@ -171,10 +171,11 @@ class Editor:
         additions, further, sections = list[Addition](), 0, 0
         for row, (article, item, summary) in enumerate(zip(articles, items, summaries, strict=True)):
             _, kept, (kept_tokens, kept_scales) = labeled[row]
-            old = own_row(self.index, article.entity.id) if article.stay or article.kept else None
+            number = own_row(self.index, article.entity.id) if article.stay or article.kept else None
+            old = None if number is None else self.index.stored(number)
             main, vectors = parts.get(MAIN_KEYS, kept)[row : row + 1], kept[:0]
             if old is not None and article.kept:
-                main = self.index.article_keys(old)[:1, : self.encoder.dimension]
+                main = old.keys[:1, : self.encoder.dimension]
             if MAIN_KEYS in parts and item.main.readable and (old is None or not article.whole):
                 more = slice(further, further := further + len(item.further.keys))
                 vectors = np.concatenate([main, parts[FURTHER_KEYS][more]])
@@ -198,16 +199,20 @@ class Editor:
             additions.append(Addition(*about, keys, tokens, scales, *counts, of_columns[row]))
         return additions
 
-    def _staying(self, row: int, article: Article, most: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float16]]:
+    def _staying(
+        self, old: Addition, article: Article, most: int
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float16]]:
         """Returns the image keys of an entity that stay, tokens and scales: at most `most` if its main image goes.
 
         The main image's keys within its border and on other grounds go with it; the latter has no tokens.
         """
-        keys, (tokens, scales) = self.index.article_keys(row)[:, : self.encoder.dimension], self.index.image_tokens(row)
+        keys = old.keys[: len(old.keys) - old.labeled, : self.encoder.dimension]
+        own = slice(old.token_sections, old.token_sections + old.image_tokens)
+        tokens, scales = old.tokens[own], old.scales[own]
         if article.whole:
             return keys, tokens, scales
-        path = self.index.image_path(row) if self.image_use.within else None
-        main = 1 if path is None else 1 + is_bordered(path.read_bytes())
+        has_border = self.image_use.within and old.thumbnail and is_bordered(old.thumbnail)
+        main = 2 if has_border else 1
         count = max(min(most, (len(keys) if self.fusion is None else len(tokens)) - main), 0)
         first = len(tokens) - count if len(tokens) else 0
         return keys[len(keys) - count :], tokens[first:], scales[first:]
@@ -231,11 +236,13 @@ class Editor:
             return entity, none, untold
         with self.index.pinned():
             row = self.index.row_of(entity.id)
-            if row is None or (old := self.index.entity(row)).id != entity.id:
+            if row is None or self.index.entity(row).id != entity.id:
                 return entity, none, untold
-            keys, tokens = self.index.labeled_keys(row), self.index.labeled_tokens(row)
+            old = self.index.stored(row)
+        keys, first = old.keys[len(old.keys) - old.labeled :], len(old.tokens) - old.labeled_tokens
         own = (image for image in entity.images if not image.url.startswith(LABELED))
-        labeled = (image for image in old.images if image.url.startswith(LABELED))
+        labeled = (image for image in old.entity.images if image.url.startswith(LABELED))
+        tokens = old.tokens[first:], old.scales[first:]
         return replace(entity, images=(*own, *labeled)), keys[:, : self.encoder.dimension], tokens
 
     def _images_of(self, article: Article) -> EntityImages:

@@ -17,24 +17,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from indexes.article_images import MainImage
 from indexes.ids import other_ids, spellings
 from indexes.lines import to_row
-from indexes.live.changes import Addition, Origin, from_bytes, to_bytes
+from indexes.live.changes import Origin, from_bytes, to_bytes
 from indexes.live.image_text import IndexText
 from indexes.live.index import LiveIndex
 from indexes.live.section_search import IndexSections
-from indexes.live.version import Entry, Version
+from indexes.live.version import Version
 from indexes.parts.layout import POSITIONS, WHOLE, content_of, fingerprint_of, part_of, read_part
 from indexes.parts.messages import Message, read, write
 from indexes.parts.weights import SharedWeights
 from indexes.store.article_store import load_array
 from indexes.store.columns import Encoded
 from indexes.store.index import Index
-from indexes.store.keys import labeled_numbers
 from indexes.store.manifest import RECOGNITION, read_manifest
 from indexes.store.section_words import SECTION_WORDS, QuestionWords
-from indexes.store.tokens import HostTokens
 from retriever.types import Entity, Filter, IntArray
 
 logger = logging.getLogger(__name__)
@@ -168,24 +165,7 @@ class PartAnswers:
     def stored(self, message: Message) -> bytes:
         """Returns all that is stored of the entity at the only one of `rows`, as if it were added now."""
         [row] = message.columns["rows"].tolist()
-        home, own = self.index.at(row)
-        return write({"entity": [to_bytes(home.change if isinstance(home, Entry) else self._addition(home, own, row))]})
-
-    def _addition(self, files: Index, own: int, row: int) -> Addition:
-        path, spans = files.image_path(own), (files.token_rows(own), files.section_rows(own), files.labeled_rows(own))
-        tokens, sections, labeled = map(len, spans)
-        return Addition(
-            files.entity(own),
-            files.summary(own),
-            MainImage(),
-            b"" if path is None else path.read_bytes(),
-            self._text.keys_of(row),
-            *files.stored_tokens(spans[0]),
-            len(labeled_numbers(files.folder, files.manifest, own)),
-            labeled,
-            tokens - sections - labeled,
-            {name: column.of(own) for name, column in files.columns.items()},
-        )
+        return write({"entity": [to_bytes(self.index.stored(row))]})
 
     def search(self, message: Message) -> bytes:
         """Finds the entities nearest to `queries`, with their positions in the whole, by which equals are ranked."""
@@ -204,7 +184,7 @@ class PartAnswers:
                 columns[name] = [one.values.tobytes() for one in encoded]
                 columns[f"{name} parts"] = [one.parts.tobytes() for one in encoded]
             elif name == "tokens":
-                tokens = list(map(self._tokens, rows))
+                tokens = [self.index.stored_tokens(self.index.token_rows(row)) for row in rows]
                 columns["tokens"] = [one.values.tobytes() for one in tokens]
                 columns["scales"] = [one.scales.tobytes() for one in tokens]
                 counts = [(self.index.token_rows(row), self.index.section_rows(row)) for row in rows]
@@ -212,12 +192,6 @@ class PartAnswers:
             else:
                 columns[name] = [self._content(name, row) for row in rows]
         return write(columns, widths=widths)
-
-    def _tokens(self, row: int) -> HostTokens:
-        home, own = self.index.at(row)
-        if isinstance(home, Index):
-            return home.stored_tokens(home.token_rows(own))
-        return HostTokens(home.change.tokens, home.change.scales)
 
     def _encoded(self, name: str, row: int) -> Encoded:
         encoded = self.index.column(name, row)

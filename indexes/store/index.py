@@ -17,7 +17,7 @@ from indexes.store.article_store import ArticleStore, load_array, opened
 from indexes.store.columns import ColumnModel, Encoded, StoredColumn, column_files, columns, columns_of
 from indexes.store.entity_index import open_search
 from indexes.store.generations import settled_files
-from indexes.store.keys import IMAGE_WEIGHT, as_query, labeled_owners, load_owners
+from indexes.store.keys import IMAGE_WEIGHT, StoredKeys, as_query, labeled_owners, load_owners
 from indexes.store.layout import REBUILD
 from indexes.store.manifest import (
     IMAGE_OWNERS,
@@ -150,6 +150,11 @@ class Index(ArticleStore):
     def fingerprint(self) -> str:
         """A hash of what a search finds: of the manifest, with the checksums of all files, and of `image_weight`."""
         return hashlib.sha256(self.manifest.to_json() + repr(self.image_weight).encode()).hexdigest()[:16]
+
+    @cached_property
+    def keys(self) -> StoredKeys:
+        """The keys of its entities, read again from the files."""
+        return StoredKeys(self.folder, self.manifest)
 
     @cached_property
     def fields(self) -> Any:

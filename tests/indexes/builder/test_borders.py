@@ -13,7 +13,6 @@ from PIL import Image
 from indexes.live.drafts import DraftEditor
 from indexes.store.generations import current_files
 from indexes.store.index import Index
-from indexes.store.keys import article_keys
 from retriever.borders import RULE, trim
 from tests.fakes.live import World, article, as_row, data_of, painting
 from tests.fakes.models import FakeEncoder
@@ -94,7 +93,7 @@ def test_the_key_within_a_border_goes_with_its_image(world: World, old: str, new
     fresh = world.build([after, article("b")], world.folder / "fresh")
     number = changed.row_of("kb/a")
     assert number is not None
-    np.testing.assert_allclose(changed.article_keys(number), article_keys(fresh.folder, fresh.manifest, 0), atol=1e-3)
+    np.testing.assert_allclose(changed.stored(number).keys, fresh.keys.of(0), atol=1e-3)
     tokens = [changed.gather([changed.token_rows(number)]), fresh.gather([fresh.token_rows(0)])]
     assert torch.equal(tokens[0].values, tokens[1].values)
     editor.close()
