@@ -31,6 +31,7 @@ from indexes.live.index import LiveIndex
 from indexes.live.pictures import main_part, new_pictures, with_staying
 from indexes.store.columns import ColumnModel, Encoded, Stored, columns_of
 from indexes.store.manifest import keys_are_images
+from indexes.store.tokens import HostTokens
 from retriever.borders import trim
 from retriever.filters import SCOPE
 from retriever.protocols import DualEncoder, FusionEncoder, Summarizer
@@ -185,7 +186,7 @@ class Editor:
                 tokens = parts[TOKENS][own]
                 scales = parts[SCALES][own] if manifest.inputs.codec.scaled else unscaled
             if old is not None and article.stay:
-                old_keys, old_tokens, old_scales = self._staying(old, article, self.image_use.keys - len(vectors))
+                old_keys, (old_tokens, old_scales) = self._staying(old, article, self.image_use.keys - len(vectors))
                 vectors = np.concatenate([vectors, old_keys])
                 tokens, shown = np.concatenate([tokens, old_tokens]), shown + len(old_tokens)
                 scales = np.concatenate([scales, old_scales]) if manifest.inputs.codec.scaled else unscaled
@@ -199,9 +200,7 @@ class Editor:
             additions.append(Addition(*about, keys, tokens, scales, *counts, of_columns[row]))
         return additions
 
-    def _staying(
-        self, old: Addition, article: Article, most: int
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float16]]:
+    def _staying(self, old: Addition, article: Article, most: int) -> tuple[NDArray[Any], HostTokens]:
         """Returns the image keys of an entity that stay, tokens and scales: at most `most` if its main image goes.
 
         The main image's keys within its border and on other grounds go with it; the latter has no tokens.
@@ -210,12 +209,12 @@ class Editor:
         own = slice(old.token_sections, old.token_sections + old.image_tokens)
         tokens, scales = old.tokens[own], old.scales[own]
         if article.whole:
-            return keys, tokens, scales
+            return keys, HostTokens(tokens, scales)
         has_border = self.image_use.within and old.thumbnail and is_bordered(old.thumbnail)
         main = 2 if has_border else 1
         count = max(min(most, (len(keys) if self.fusion is None else len(tokens)) - main), 0)
         first = len(tokens) - count if len(tokens) else 0
-        return keys[len(keys) - count :], tokens[first:], scales[first:]
+        return keys[len(keys) - count :], HostTokens(tokens[first:], scales[first:])
 
     def _columns(self, articles: Sequence[Article], items: Sequence[EntityImages]) -> list[dict[str, Encoded]]:
         """Returns the rows of each entity in each column of the index."""
@@ -228,10 +227,10 @@ class Editor:
                 encoded[column.name] = [with_staying(own, column, one, self.index) for own, one in rows]
         return [{name: rows[number] for name, rows in encoded.items()} for number in range(len(items))]
 
-    def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any], tuple[NDArray[Any], NDArray[np.float16]]]:
+    def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any], HostTokens]:
         """Returns an article with the labeled images of the one that it replaces, their vectors [n, D] and tokens."""
         none = np.empty((0, self.encoder.dimension), np.float32)
-        untold = np.empty(0, np.uint8), np.empty(0, np.float16)
+        untold = HostTokens(np.empty(0, np.uint8), np.empty(0, np.float16))
         if not self.image_use.labeled:
             return entity, none, untold
         with self.index.pinned():
@@ -242,7 +241,7 @@ class Editor:
         keys, first = old.keys[len(old.keys) - old.labeled :], len(old.tokens) - old.labeled_tokens
         own = (image for image in entity.images if not image.url.startswith(LABELED))
         labeled = (image for image in old.entity.images if image.url.startswith(LABELED))
-        tokens = old.tokens[first:], old.scales[first:]
+        tokens = HostTokens(old.tokens[first:], old.scales[first:])
         return replace(entity, images=(*own, *labeled)), keys[:, : self.encoder.dimension], tokens
 
     def _images_of(self, article: Article) -> EntityImages:

@@ -81,15 +81,7 @@ class World:
         self.paint(articles)
         kb = self.folder / f"{out.name}.jsonl"
         kb.write_text("".join(json.dumps(as_row(one)) + "\n" for one in articles), encoding="utf-8")
-        return build_index(
-            kb,
-            self.images,
-            out,
-            summarizer=FakeSummarizer(),
-            encoder=FakeEncoder(),
-            fusion=FakeFusion(),
-            **self.options,
-        )
+        return build_index(kb, self.images, out, **self.options)
 
     def open(self, **options: Any) -> LiveIndex:
         """Opens the index as a reader does."""

@@ -35,7 +35,7 @@ from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.types import ArticleImage, BoolArray, Candidate, Entity, FloatArray, IntArray, Query, Section
 from tests.fakes.builds import KILLED, FusedEncoder, FusedFusion, burning
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.fakes.plans import build_index, plan
 from tests.fakes.rows import write_jsonl
 from tests.fakes.vectors import clustered
@@ -63,10 +63,9 @@ def kb(tmp_path: Path) -> Path:
 
 
 def build(kb: Path, out: str, **options: Any) -> Index:
-    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     defaults: dict[str, Any] = {"candidates": "combined", "image_keys": 3, "section_images": True, "batch_size": 2}
     images = kb.parent / "images"
-    return build_index(kb, images, kb.parent / out, **models | defaults | options)
+    return build_index(kb, images, kb.parent / out, **defaults | options)
 
 
 def found(index: Index, color: str, k: int) -> tuple[list[str | None], list[float]]:
@@ -198,11 +197,10 @@ def test_an_image_without_sections_is_compared_too(tmp_path: Path) -> None:
     """An entity without text is not left to step 1 alone, unless the paper's method is chosen."""
     Image.new("RGB", (90, 60), "red").save(tmp_path / "red.png")
     kb = write_jsonl(tmp_path / "kb.jsonl", {"id": "a", "title": "A", "sections": [], "image": "red.png"})
-    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     for image_keys, rows in ((2, range(1)), (1, range(0))):
         out = tmp_path / str(image_keys)
         options: dict[str, Any] = {"candidates": "combined", "image_keys": image_keys}
-        index = build_index(kb, tmp_path, out, **models, **options)
+        index = build_index(kb, tmp_path, out, **options)
         assert (index.token_rows(0), index.section_rows(0)) == (rows, range(0))
         query = Query(Image.new("RGB", (90, 60), "red"), "Which one?")
         [[candidate]] = FusionRerank(FakeFusion(), index, alpha=0.5).start([query])([[Candidate(0, 0.5)]])
@@ -264,10 +262,7 @@ def test_an_image_that_entities_share_is_encoded_once(tmp_path: Path) -> None:
             seen["step 2"] += len(images)
             return super().encode_sections(images, texts)
 
-    index = build_index(
-        path, tmp_path, tmp_path / "index", summarizer=FakeSummarizer(), encoder=Encoder(), fusion=Fusion(),
-        candidates="image",
-    )  # fmt: skip
+    index = build_index(path, tmp_path, tmp_path / "index", encoder=Encoder(), fusion=Fusion(), candidates="image")
     assert seen == {"step 1": 1, "step 2": 1}
     texts = [section_texts(index.entity(row))[0] for row in range(5)]
     with Image.open(tmp_path / "red.png") as red:
@@ -298,11 +293,9 @@ def test_a_changed_further_image_is_noticed(kb: Path) -> None:
 
 
 def test_an_estimate_counts_further_images(kb: Path) -> None:
-    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    options = models | {"candidates": "combined"}
     for image_keys, keys in ((1, 4), (3, 7)):
-        more = {"image_keys": image_keys, "section_images": image_keys > 1}
-        estimate = estimate_build(plan(kb, kb.parent / "images", kb, **options, **more))
+        options = {"candidates": "combined", "image_keys": image_keys, "section_images": image_keys > 1}
+        estimate = estimate_build(plan(kb, kb.parent / "images", kb, **options))
         assert estimate.temporary_bytes == keys * 2 * 7 * 2
 
 

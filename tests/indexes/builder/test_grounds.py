@@ -15,7 +15,7 @@ from indexes.builder.grounds import COLORS, has_no_ground, key_vectors, on_groun
 from indexes.store.generations import current_files
 from retriever.images import ALPHA, load_image, prepare_image
 from tests.fakes.live import World, article, data_of
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.fakes.plans import build_index
 from tests.fakes.rows import write_jsonl
 
@@ -133,16 +133,8 @@ def test_a_main_image_without_a_ground_has_one_more_key(tmp_path: Path) -> None:
     kb = write_jsonl(tmp_path / "kb.jsonl", *rows)
 
     def further_keys(image_keys: int) -> int:
-        index = build_index(
-            kb,
-            tmp_path,
-            tmp_path / f"index{image_keys}",
-            summarizer=FakeSummarizer(),
-            encoder=FakeEncoder(),
-            fusion=FakeFusion(),
-            candidates="combined",
-            image_keys=image_keys,
-        )
+        out = tmp_path / f"index{image_keys}"
+        index = build_index(kb, tmp_path, out, candidates="combined", image_keys=image_keys)
         return index.manifest.counts.further_keys
 
     assert further_keys(1) == 0 and further_keys(2) == 1

@@ -15,7 +15,7 @@ from indexes.store.index import Index
 from tests.fakes.builds import KILLED, Fuse, build
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.live import BASE, World, article, data_of
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSections, FakeSummarizer
+from tests.fakes.models import FakeSections
 from tests.fakes.plans import build_index
 from tests.paths import contents
 
@@ -161,7 +161,6 @@ def test_a_changed_byte_is_found(tmp_path: Path) -> None:
 def test_without_any_section(tmp_path: Path) -> None:
     kb = tmp_path / "kb.jsonl"
     kb.write_text('{"id": "a", "title": "A", "sections": []}\n')
-    options = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     (tmp_path / "images").mkdir()
-    index = build_index(kb, tmp_path / "images", tmp_path / "index", sections=FakeSections(), **options)
+    index = build_index(kb, tmp_path / "images", tmp_path / "index", sections=FakeSections())
     assert index.section_vectors(0) == [] and index.manifest.counts.columns["sections"] == 0
