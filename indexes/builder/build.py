@@ -232,11 +232,11 @@ def _report(plan: BuildPlan, parts: Path, articles: Articles, images: ImageRecor
     """Writes what could not be used, and how well the images can be told apart."""
     readable = images.readable_rows()
     report = read_reading(parts, len(readable)) | {
-        "shared_images": shared_images(hashes, articles).to_json(),
+        "shared_images": shared_images(hashes, articles),
         "plain_images": plain_images(parts, articles),
     }
     if (fit := measure_self_retrieval(parts, readable, plan.encoder, plan.use.within)) is not None:
-        report["self_retrieval"] = fit.to_json()
+        report["self_retrieval"] = fit._asdict()
     for report_on in filter(None, (columns()[name].report for name in plan.columns)):
         report |= report_on(parts)
     write_report(parts, image_problems(articles, images), report)

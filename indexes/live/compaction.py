@@ -115,7 +115,7 @@ def write_rows(old: StoredRows, sources: Sequence[Source], out: Path, report: Re
     shown = _write_thumbnails(old, sources, out)
     hashes = hash_thumbnails(out, len(sources))
     articles = Articles(out / "entities.jsonl")
-    shared, plain = shared_images(hashes, articles).to_json(), plain_images(out, articles)
+    shared, plain = shared_images(hashes, articles), plain_images(out, articles)
     report = report | {"shared_images": shared, "plain_images": plain}
     if "pictures" in report:  # not in indexes of older versions
         report["pictures"] = report["pictures"] | {"found": shown}
