@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -36,6 +36,10 @@ from retriever.types import Entity, Filter, IntArray
 
 logger = logging.getLogger(__name__)
 
+_READING = frozenset(
+    ("about", "search", "entities", "find", "sample", "weights", "sections", "texts", "scores", "check", "stored")
+)
+"""The questions that change nothing, each answered by the method of its name."""
 _PREFIX = "column "
 """Before the name of a column among what is wanted of entities."""
 _AT_ONCE = 64
@@ -77,23 +81,6 @@ class PartAnswers:
         self._held: deque[list[Any]] = deque()
         self._holding, self._ordering = threading.Lock(), [threading.Lock() for _ in range(_AT_ONCE)]
         self._last: dict[tuple[str, str], int] = {}  # of each front and entity
-        self.answers: Mapping[str, Callable[[Message], bytes]] = {
-            name: getattr(self, name)
-            for name in (
-                "about",
-                "search",
-                "entities",
-                "find",
-                "sample",
-                "weights",
-                "sections",
-                "texts",
-                "scores",
-                "check",
-                "stored",
-            )
-        }
-
         self.answer("about", write({}))  # imports now what messages need, so that a front need not wait for it
 
     def answer(self, name: str, content: bytes) -> bytes:
@@ -106,9 +93,12 @@ class PartAnswers:
         try:
             if name == "apply":
                 return self.apply(message)
+            if name not in _READING:
+                raise KeyError(name)
             with self.index.pinned() as version:
                 self._hold(version)
-                return self.answers[name](message)
+                answer: bytes = getattr(self, name)(message)
+                return answer
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{name}: {error!r}") from error
 
