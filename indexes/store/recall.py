@@ -14,10 +14,10 @@ from PIL import Image
 from torch.nn import functional
 
 from indexes.growing import release
+from indexes.store.engines import Search
 from indexes.store.keys import Keys, as_query
 from indexes.store.layout import THUMBNAILS
 from indexes.store.manifest import Candidates, keys_are_images
-from indexes.store.search import Search
 from retriever.images import load_image
 from retriever.protocols import DualEncoder
 from retriever.types import FloatArray, IntArray

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from indexes.growing import release
 from indexes.progress import progress_bar
+from indexes.store.engines import Search
 from indexes.store.keys import Keys
 from indexes.store.manifest import FAISS_KINDS, SEARCH, VECTORS, SearchRecord
 from indexes.store.recall import ExactSearch, HeldOutQueries, draw_rows
-from indexes.store.search import DEPTH, FaissSearch, RescoredSearch, Search, load_vectors
+from indexes.store.search import DEPTH, FaissSearch, RescoredSearch, load_vectors
 from retriever.files import replace_with, replacing
 from retriever.types import FloatArray, IntArray
 

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from indexes.store import search as searching
+from indexes.store.engines import Search
 from indexes.store.entity_index import open_search
 from indexes.store.keys import Keys
 from indexes.store.manifest import SearchKind
 from indexes.store.recall import HeldOutQueries
-from indexes.store.search import BestKeySearch, DeviceSearch, FaissSearch, RescoredSearch, Search, scanned
+from indexes.store.search import BestKeySearch, DeviceSearch, FaissSearch, RescoredSearch, scanned
 from indexes.store.search_faiss_gpu import FaissGpuVectors, WithSelections
 from indexes.store.search_kinds import write_search
 from retriever.types import BoolArray, FloatArray, IntArray
