@@ -15,7 +15,7 @@ from indexes.image_source import ImageSource
 from indexes.lines import Articles
 from indexes.store.columns import all_files, columns
 from indexes.store.entity_index import write_entity_index
-from indexes.store.keys import Keys, load_owners
+from indexes.store.keys import BLOCK, Keys, load_owners
 from indexes.store.manifest import (
     FORMAT_VERSION,
     KEY_IDS,
@@ -33,8 +33,6 @@ from retriever.files import write_json, write_whole
 from retriever.protocols import DualEncoder
 
 logger = logging.getLogger(__name__)
-
-_BLOCK = 16384
 
 
 def change_search(out: Path, kind: str, image_weight: float, encoder: DualEncoder, uri: str = "") -> None:
@@ -112,8 +110,8 @@ def stored_keys(folder: Path, scratch: Path) -> Keys:
     manifest = read_manifest(folder)
     stored = StoredVectors(folder, manifest.search)
     if manifest.search is None or not manifest.search.rescored or not (folder / VECTORS).is_file():
-        starts = range(0, len(stored.rows), _BLOCK)
-        blocks = ((stored.rows[start : start + _BLOCK], stored.read(start, start + _BLOCK)) for start in starts)
+        starts = range(0, len(stored.rows), BLOCK)
+        blocks = ((stored.rows[start : start + BLOCK], stored.read(start, start + BLOCK)) for start in starts)
         count = manifest.counts.entities + manifest.counts.further_keys
         write_vectors(scratch, (count, stored.dimension), blocks)
         array = np.load(scratch, mmap_mode="r", allow_pickle=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,14 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from indexes.growing import release
 from indexes.store.manifest import LABELED_KEYS, OWNERS, Candidates, Manifest
 from indexes.store.search import StoredVectors
 from retriever.types import FloatArray, IntArray
 
 IMAGE_WEIGHT = 0.5
 """Weight of the main image in a combined key, unless a profile sets another."""
-
-
+BLOCK = 16384
+"""Keys in memory at a time."""
 NO_OWNERS: IntArray = np.empty(0, np.int64)
 """The owners of further keys where there are none."""
 
@@ -52,6 +54,14 @@ class Keys(NamedTuple):
     def read(self, rows: IntArray) -> FloatArray:
         """Returns the keys with the numbers `rows`, float32 [len(rows), length]."""
         return np.concatenate([part[rows] for part in self.parts], axis=1, dtype=np.float32)
+
+    def blocks(self, first: int = 0, size: int | None = None) -> Iterator[tuple[int, FloatArray]]:
+        """Yields the keys from position `first` on in blocks, each with its position; holds one block in memory."""
+        size = size or BLOCK
+        for start in range(first, len(self.rows), size):
+            yield start, self.read(self.rows[start : start + size])
+            for part in self.parts:
+                release(part)
 
 
 def load_owners(folder: Path, manifest: Manifest) -> IntArray:
