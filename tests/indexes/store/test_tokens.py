@@ -265,16 +265,19 @@ GB = 10**9
     ],
 )
 def test_tokens_are_kept_if_they_take_half_of_what_is_free(
-    needed: int, free: int, reserved: int, allocated: int, on_gpu: bool
+    monkeypatch: pytest.MonkeyPatch, needed: int, free: int, reserved: int, allocated: int, on_gpu: bool
 ) -> None:
-    assert Residency.of(needed, free, reserved, allocated).on_gpu is on_gpu
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 80 * GB))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: reserved)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: allocated)
+    assert Residency.on(torch.device("cuda"), needed).on_gpu is on_gpu
 
 
 def test_messages() -> None:
-    assert str(Residency.of(490 * GB, 17 * GB, GB, GB)) == (
+    assert str(Residency(490 * GB, 17 * GB)) == (
         "tokens take 490.0 GB, half of the free GPU memory is 8.5 GB: read from disk for each batch"
     )
-    assert str(Residency.of(5 * GB, 17 * GB, 0, 0)) == (
+    assert str(Residency(5 * GB, 17 * GB)) == (
         "tokens take 5.0 GB, half of the free GPU memory is 8.5 GB: kept on the GPU"
     )
     assert str(Residency.on(torch.device("cpu"), 2_500_000)) == "tokens take 2.5 MB: read from disk for each batch"
