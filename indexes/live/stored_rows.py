@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from indexes.builder.reindex import stored_keys
 from indexes.builder.report import read_problems
 from indexes.store.index import Index
 from indexes.store.keys import Keys, load_labeled
 from indexes.store.manifest import Manifest
+from indexes.store.search_kinds import stored_keys
 from retriever.types import FloatArray, IntArray
 
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from indexes.growing import new_array, release
 from indexes.progress import progress_bar
 from indexes.store.engines import Search
-from indexes.store.keys import Keys
-from indexes.store.manifest import FAISS_KINDS, SEARCH, VECTORS, SearchRecord
+from indexes.store.keys import BLOCK, Keys, load_owners
+from indexes.store.manifest import FAISS_KINDS, SEARCH, VECTORS, SearchRecord, read_manifest
 from indexes.store.recall import ExactSearch, HeldOutQueries, draw_rows
-from indexes.store.search import DEPTH, FaissSearch, RescoredSearch, load_vectors
+from indexes.store.search import DEPTH, FaissSearch, RescoredSearch, StoredVectors, load_vectors
 from retriever.files import replace_with, replacing
 from retriever.types import FloatArray, IntArray
 
@@ -211,6 +211,22 @@ def write_key_vectors(folder: Path, keys: Keys) -> None:
     """Writes `vectors.npy` with the keys of all entities."""
     exact = ((keys.rows[start : start + len(block)], block) for start, block in keys.blocks())
     write_vectors(folder / VECTORS, (len(keys.parts[0]), keys.length), exact)
+
+
+def stored_keys(folder: Path, scratch: Path) -> Keys:
+    """Returns the keys that an index stores, memory-mapped; without `vectors.npy`, from `scratch`."""
+    manifest = read_manifest(folder)
+    stored = StoredVectors(folder, manifest.search)
+    if manifest.search is None or not manifest.search.rescored or not (folder / VECTORS).is_file():
+        starts = range(0, len(stored.rows), BLOCK)
+        blocks = ((stored.rows[start : start + BLOCK], stored.read(start, start + BLOCK)) for start in starts)
+        count = manifest.counts.entities + manifest.counts.further_keys
+        write_vectors(scratch, (count, stored.dimension), blocks)
+        array = np.load(scratch, mmap_mode="r", allow_pickle=False)
+    else:
+        array = load_vectors(folder)
+    halves = np.split(array, 2, axis=1) if manifest.inputs.candidates == "combined" else [array]
+    return Keys(tuple(halves), stored.rows, load_owners(folder, manifest))
 
 
 def write_vectors(path: Path, shape: tuple[int, int], blocks: Iterable[tuple[IntArray, NDArray[Any]]]) -> None:
