@@ -20,7 +20,7 @@ from indexes.article_images import (
 )
 from indexes.builder.chat_summarizer import ChatSummarizer
 from indexes.builder.grounds import border_finder, has_no_ground, is_bordered
-from indexes.builder.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, ImageModels
+from indexes.builder.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, encode_images
 from indexes.builder.key_stage import candidate_text
 from indexes.builder.stages import finite, section_texts
 from indexes.image_source import thumbnail
@@ -74,13 +74,10 @@ class Editor:
             )
         self.models: AbstractContextManager[Any] = nullcontext() if models is None else models
         self.compact_after = compact_after
-        inputs = index.manifest.inputs
-        keys = encoder if keys_are_images(inputs.candidates) else None
-        self._images = ImageModels(inputs.codec, keys, fusion)
         self._make_summarizer = summarizer
         self._summarizer: Summarizer | None = None
         self._summarizing = threading.Lock()
-        self._dropped = title_rule(inputs.drop_sections)
+        self._dropped = title_rule(index.manifest.inputs.drop_sections)
 
     @property
     def image_use(self) -> ImageUse:
@@ -162,11 +159,12 @@ class Editor:
         articles = [one._replace(entity=entity) for one, (entity, *_) in zip(articles, labeled, strict=True)]
         items = [self._images_of(one) for one in articles]
         summaries = self._summaries([one.entity for one in articles])
+        manifest = self.index.manifest
+        encoder = self.encoder if keys_are_images(manifest.inputs.candidates) else None
         with self.models:
             texts = self._text_keys(articles, summaries)
-            parts = self._images.encode(items)
+            parts = encode_images(items, manifest.inputs.codec, encoder, self.fusion)
             of_columns = self._columns(articles, items)
-        manifest = self.index.manifest
         unscaled = np.empty((0, manifest.stored_shape[1] if manifest.inputs.codec.scaled else 0), np.float16)
         untold = np.empty((0, *manifest.stored_shape[1:]), manifest.inputs.codec.dtype)
         additions, further, sections = list[Addition](), 0, 0

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-from indexes.live.reading import VersionedIndex
+from indexes.live.reading import VersionedIndex, version_of
 from indexes.live.version import Version
 from indexes.store.image_text import IMAGE_TEXT, documents_of, encode_texts
 from indexes.store.index import Index
@@ -37,7 +37,7 @@ class IndexText:
 
     def lists(self) -> list[InvertedLists]:
         """Returns the words of entities in files, and of later changes."""
-        version = self._version()
+        version = version_of(self._index)
         return [self._of(version.base).lists, self._changed(version).lists]
 
     def similar(
@@ -48,7 +48,7 @@ class IndexText:
         These are the `k` most similar that fit a filter, best first, and those at `rows`. Weights are `learned` from
         the files unless given.
         """
-        version, wanted = self._version(), list(rows)
+        version, wanted = version_of(self._index), list(rows)
         changed, gone = {entry.row for entry in version.entries.values()}, set(version.removed.values())
         of_files = [row - version.start for row in wanted if row not in changed]
         among = version.base.fields.among(filter) if filter else None
@@ -65,7 +65,7 @@ class IndexText:
 
     def scores_of(self, vector: Tensor, rows: Sequence[int]) -> list[float]:
         """Returns the scores that `Index.search` gives entities, from the stored vectors; 0 for those without a key."""
-        version = self._version()
+        version = version_of(self._index)
         candidates, weight = version.base.manifest.inputs.candidates, version.base.image_weight
         return self.scores_of_query(as_query(vector[None].float().cpu(), candidates, weight)[0].numpy(), rows)
 
@@ -77,9 +77,6 @@ class IndexText:
         """Returns the keys of an entity, float32 [keys, length of a key]: none if it is not searchable."""
         home, own = self._index.at(row) if isinstance(self._index, VersionedIndex) else (self._index, row)
         return home.keys.of(own) if isinstance(home, Index) else home.change.keys
-
-    def _version(self) -> Version:
-        return self._index.version if isinstance(self._index, VersionedIndex) else Version(self._index)
 
     def _of(self, base: Index) -> WordSearch:
         if (words := self._files.get(base)) is None:

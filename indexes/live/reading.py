@@ -212,6 +212,11 @@ class VersionedIndex(Index):
         return version.changed(entries) if entries else version
 
 
+def version_of(index: Index) -> Version:
+    """Returns the version of an index that this context reads: the only one, unless it changes."""
+    return index.version if isinstance(index, VersionedIndex) else Version(index)
+
+
 def _tokens(home: Entry | Index, rows: range) -> HostTokens:
     """Returns tokens of an entry or of files as stored."""
     if isinstance(home, Index):
