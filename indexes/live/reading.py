@@ -44,7 +44,7 @@ class VersionedIndex(Index):
     def __init__(self, root: Path, base: Index, changes: Sequence[Change]) -> None:
         self.root, self.folder, self.manifest = root, base.folder, base.manifest
         self.digest = base.digest
-        self.image_weight, self.device, self.gpu_search = base.image_weight, base.device, base.gpu_search
+        self.image_weight, self.device = base.image_weight, base.device
         self._thumbnails = Thumbnails(root / generations.LIVE / "images")
         self._pinned: ContextVar[Version | None] = ContextVar("pinned", default=None)
         self._next_row = len(base)

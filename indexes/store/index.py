@@ -46,7 +46,7 @@ class OpenOptions(TypedDict, total=False):
     Attributes:
         encoder: Step 1's model; the index must have been built with it.
         fusion: Step 2's model; the index must have been built with it.
-        sections: Step 3's encoder; the index must have been built with it, or have no vectors of sections.
+        columns: The models of columns, by the names of these; the index must have been built with them.
         device: The device for search and MaxSim, by default "cpu".
         image_weight: Weight of the main image, in 0..1, if step 1 searches main image and summary together; by default
             `IMAGE_WEIGHT`.
@@ -85,8 +85,7 @@ class Index(ArticleStore):
     ) -> None:
         super().__init__(folder, manifest.files["entities.jsonl"].sha256)
         self.manifest = manifest
-        self.device, self.gpu_search = device, gpu_search
-        self.image_weight = image_weight
+        self.device, self.image_weight = device, image_weight
         self._token_offsets: IntArray = load_array(folder / "token_offsets.npy")
         self._labeled_owners = labeled_owners(folder, manifest)
         self._image_owners = (

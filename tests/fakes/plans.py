@@ -21,7 +21,7 @@ def plan(kb: Path, images: Path | None, out: Path, **options: Any) -> BuildPlan:
 
     That is the model of the column of sections. Without others, the models are fakes.
     """
-    models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
+    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     if (sections := options.pop("sections", None)) is not None:
         options["columns"] = {"sections": sections}
     design = {name: options.pop(name) for name in _SETTINGS & options.keys()}

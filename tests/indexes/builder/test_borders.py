@@ -17,7 +17,7 @@ from retriever.borders import RULE, trim
 from tests.fakes.live import World, article, as_row, data_of, painting
 from tests.fakes.models import FakeEncoder
 
-OPTIONS: dict[str, Any] = {"candidates": "image", "image_keys": 3, "trim_borders": True}
+OPTIONS: dict[str, Any] = {"candidates": "image", "tokens": "float16", "image_keys": 3, "trim_borders": True}
 
 
 def card(seed: int = 3) -> Image.Image:
@@ -29,12 +29,9 @@ def card(seed: int = 3) -> Image.Image:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    (tmp_path / "images").mkdir()
-    card().save(tmp_path / "images" / "card.png")
-    painting(4).save(tmp_path / "images" / "whole.png")
-    world = object.__new__(World)
-    world.folder, world.index, world.images = tmp_path, tmp_path / "index", tmp_path / "images"
-    world.options = dict(OPTIONS)
+    world = World.at(tmp_path, **OPTIONS)
+    card().save(world.images / "card.png")
+    painting(4).save(world.images / "whole.png")
     return world
 
 

@@ -19,13 +19,9 @@ from indexes.builder.report import read_report
 from indexes.builder.stages import section_texts
 from indexes.knowledge import sources
 from indexes.lines import save_offsets
-from indexes.store.entity_index import open_search
 from indexes.store.index import Index
-from indexes.store.keys import Keys
 from indexes.store.manifest import FILES, IMAGE_OWNERS, OWNERS
-from indexes.store.recall import HeldOutQueries
 from indexes.store.search import BestKeySearch, best_of_each
-from indexes.store.search_kinds import write_search
 from indexes.svg import load_any
 from omgm.profile import load_profile
 from retriever.pipeline import Retriever
@@ -38,7 +34,6 @@ from tests.fakes.builds import KILLED, FusedEncoder, FusedFusion, burning
 from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.fakes.plans import build_index, plan
 from tests.fakes.rows import write_jsonl
-from tests.fakes.vectors import clustered
 from tests.paths import contents
 
 ROWS: list[dict[str, Any]] = [
@@ -358,17 +353,3 @@ def test_no_more_keys_are_asked_for_where_there_are_none() -> None:
     rows = BestKeySearch(inner, 60, np.arange(40)).search(torch.zeros(1, 1), 10)[1]
     assert rows.tolist() == [[0, 1, 2, 3, 4, -1, -1, -1, -1, -1]]
     assert inner.asked == [20]  # not 20, 80 and 100
-
-
-def test_approximate_search_among_further_keys(tmp_path: Path) -> None:
-    vectors = clustered(1200, 32)
-    owners = np.sort(np.random.default_rng(0).integers(0, 700, 500))
-    keys = Keys((vectors,), np.arange(1200), owners)
-    assert (keys.entities, keys.searchable) == (700, 700)
-    queries = torch.from_numpy(clustered(32, 32, seed=1))
-    record = write_search(tmp_path, keys, "sq8", HeldOutQueries(queries, "others"))
-    rows = BestKeySearch(open_search(tmp_path, record), 700, owners).search(queries, 10)[1]
-    products, owner = queries.numpy() @ vectors.T, np.concatenate([np.arange(700), owners])
-    for own, product in zip(rows.tolist(), products, strict=True):
-        best = list(dict.fromkeys(owner[np.argsort(-product)].tolist()))[:10]
-        assert len(set(own)) == 10 and len(set(own) & set(best)) >= 9
