@@ -11,10 +11,9 @@ import torch
 from PIL import Image
 
 from indexes.live.drafts import DraftEditor
-from indexes.store.generations import current_files
 from indexes.store.index import Index
 from retriever.borders import RULE, trim
-from tests.fakes.live import World, article, as_row, data_of, painting
+from tests.fakes.live import World, article, as_row, painting
 from tests.fakes.models import FakeEncoder
 
 OPTIONS: dict[str, Any] = {"candidates": "image", "tokens": "float16", "image_keys": 3, "trim_borders": True}
@@ -64,17 +63,6 @@ def test_an_index_without_such_keys_is_built_again_only_if_it_is_replaced(world:
         world.build(articles, world.index)
     world.options["overwrite"] = True
     assert world.build(articles, world.index).manifest.inputs.borders == RULE
-
-
-def test_a_change_gives_what_a_build_gives(world: World) -> None:
-    first, final = article("a"), [article("a"), article("b", image="card.png", further=1)]
-    world.build([first], world.index)
-    editor = world.editor()
-    world.put(editor, final[1])
-    editor.index.compact()
-    editor.close()
-    world.build(final, world.folder / "fresh")
-    assert data_of(current_files(world.index)) == data_of(world.folder / "fresh")
 
 
 @pytest.mark.parametrize(("old", "new"), [("card.png", "whole.png"), ("whole.png", "card.png")])

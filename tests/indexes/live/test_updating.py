@@ -123,17 +123,3 @@ def test_images_that_are_not_searched_are_named_as_in_a_build(tmp_path: Path) ->
         "search.image_keys"
     ]
     editor.close()
-
-
-def test_counts_with_changes_are_those_of_the_compacted_index(tmp_path: Path) -> None:
-    entities = [article(name, further=2) for name in "abcdef"]
-    world = World(tmp_path, [*entities, article("bare", image=None)], image_keys=3)
-    editor = world.editor()
-    assert count(editor.index.version) == editor.index.manifest.counts
-    editor.remove(["kb/a", "kb/bare"])
-    world.put(editor, article("b", 1, further=1), article("c", 1, image=None), article("new", sections=3))
-    counts = count(editor.index.version)
-    assert (counts.entities, counts.with_image, counts.sections) == (6, 5, 13)
-    editor.index.compact()
-    assert Index.open(editor.index.folder).manifest.counts == counts
-    editor.close()
