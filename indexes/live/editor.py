@@ -165,11 +165,13 @@ class Editor:
             texts = self._text_keys(articles, summaries)
             parts = encode_images(items, manifest.inputs.codec, encoder, self.fusion)
             of_columns = self._columns(articles, items)
-        unscaled = np.empty((0, manifest.stored_shape[1] if manifest.inputs.codec.scaled else 0), np.float16)
-        untold = np.empty((0, *manifest.stored_shape[1:]), manifest.inputs.codec.dtype)
+        (_, *shape), codec = manifest.stored_shape, manifest.inputs.codec
+        none = HostTokens(
+            np.empty((0, *shape), codec.dtype), np.empty((0, shape[0] if codec.scaled else 0), np.float16)
+        )
         additions, further, sections = list[Addition](), 0, 0
         for row, (article, item, summary) in enumerate(zip(articles, items, summaries, strict=True)):
-            _, kept, (kept_tokens, kept_scales) = labeled[row]
+            _, kept, kept_tokens = labeled[row]
             number = own_row(self.index, article.entity.id) if article.stay or article.kept else None
             old = None if number is None else self.index.stored(number)
             main, vectors = parts.get(MAIN_KEYS, kept)[row : row + 1], kept[:0]
@@ -178,24 +180,21 @@ class Editor:
             if MAIN_KEYS in parts and item.main.readable and (old is None or not article.whole):
                 more = slice(further, further := further + len(item.further.keys))
                 vectors = np.concatenate([main, parts[FURTHER_KEYS][more]])
-            tokens, scales, shown = untold, unscaled, len(item.shown)
+            tokens, shown = [none], len(item.shown)
             if TOKENS in parts and (made := len(item.texts) + len(item.shown)):
                 own = slice(sections, sections := sections + made)
-                tokens = parts[TOKENS][own]
-                scales = parts[SCALES][own] if manifest.inputs.codec.scaled else unscaled
+                tokens.append(HostTokens(parts[TOKENS][own], parts[SCALES][own] if codec.scaled else none.scales))
             if old is not None and article.stay:
-                old_keys, (old_tokens, old_scales) = self._staying(old, article, self.image_use.keys - len(vectors))
-                vectors = np.concatenate([vectors, old_keys])
-                tokens, shown = np.concatenate([tokens, old_tokens]), shown + len(old_tokens)
-                scales = np.concatenate([scales, old_scales]) if manifest.inputs.codec.scaled else unscaled
-            vectors = np.concatenate([vectors, kept])
-            if len(kept_tokens):
-                tokens = np.concatenate([tokens, kept_tokens])
-                scales = np.concatenate([scales, kept_scales]) if manifest.inputs.codec.scaled else unscaled
-            keys = self._keys(vectors, texts[row : row + 1])
+                old_keys, old_tokens = self._staying(old, article, self.image_use.keys - len(vectors))
+                vectors, shown = np.concatenate([vectors, old_keys]), shown + len(old_tokens.values)
+                tokens.append(old_tokens)
+            if len(kept_tokens.values):
+                tokens.append(kept_tokens)
+            keys = self._keys(np.concatenate([vectors, kept]), texts[row : row + 1])
             about = article.entity, summary, article.main, item.small or b""
-            counts = len(kept), len(kept_tokens), shown
-            additions.append(Addition(*about, keys, tokens, scales, *counts, of_columns[row]))
+            counts = len(kept), len(kept_tokens.values), shown
+            stored = map(np.concatenate, zip(*tokens, strict=True))
+            additions.append(Addition(*about, keys, *stored, *counts, of_columns[row]))
         return additions
 
     def _staying(self, old: Addition, article: Article, most: int) -> tuple[NDArray[Any], HostTokens]:
