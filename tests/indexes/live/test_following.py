@@ -12,7 +12,7 @@ from indexes.live.changes import Change, Origin, from_bytes
 from indexes.live.index import LiveIndex
 from indexes.store.generations import LIVE, logs
 from indexes.store.index import Index
-from tests.fakes.live import BASE, World, article
+from tests.fakes.live import World, article
 from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.indexes.live.test_live_index import FINAL, check_same, edit
 
@@ -73,18 +73,6 @@ def test_only_new_changes_are_read(world: World, monkeypatch: pytest.MonkeyPatch
     editor.index.close()
 
 
-def test_an_index_that_is_built_anew_is_followed(world: World) -> None:
-    reader = reader_of(world)
-    edit(world).close()
-    assert reader.refresh()
-    world.options["overwrite"] = True
-    fresh = world.build(BASE[:3], world.index)
-    assert reader.refresh()
-    check_same(reader, fresh)
-    (world.index / "manifest.json").unlink()  # as if the next build were being published
-    assert not reader.refresh() and len(reader) == 3
-
-
 def test_what_was_found_stays_readable_after_a_compaction(world: World) -> None:
     editor, reader = world.editor(), reader_of(world)
     row = reader.row_of("kb/a")
@@ -95,18 +83,6 @@ def test_what_was_found_stays_readable_after_a_compaction(world: World) -> None:
     assert reader.row_of("kb/a") not in (None, row)
     assert (reader.entity(row), reader.image_path(row)) == found  # a page may request its image only now
     editor.index.close()
-
-
-def test_a_change_that_could_not_be_written_is_forgotten(world: World) -> None:
-    editor, reader = world.editor(), reader_of(world)
-    world.put(editor, article("f"))
-    (path,) = logs(world.index)
-    before = path.read_bytes()
-    world.put(editor, article("g"))
-    assert reader.refresh() and reader.row_of("kb/g") is not None
-    editor.index.close()
-    path.write_bytes(before)  # as a writer does to undo a record when the disk is full
-    assert reader.refresh() and reader.row_of("kb/g") is None and reader.row_of("kb/f") is not None
 
 
 def test_what_cannot_be_read_leaves_the_reader_as_it_was(world: World, caplog: pytest.LogCaptureFixture) -> None:
