@@ -116,19 +116,6 @@ def test_vectors_of_another_encoder_are_refused(tmp_path: Path) -> None:
         world.editor()
 
 
-def test_a_changed_byte_is_found(tmp_path: Path) -> None:
-    kb, images = write_kb(tmp_path)
-    folder = build(kb, images, tmp_path / "index", sections=FakeSections()).folder
-    path = folder / "section_vectors.npy"
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(ValueError, match=r"section_vectors\.npy: content differs from its checksum"):
-        Index.open(folder, verify=True)
-    path.unlink()
-    with pytest.raises(ValueError, match=r"section_vectors\.npy: missing"):
-        Index.open(folder)
-
-
 def test_without_any_section(tmp_path: Path) -> None:
     kb = tmp_path / "kb.jsonl"
     kb.write_text('{"id": "a", "title": "A", "sections": []}\n')

@@ -9,20 +9,14 @@ import pytest
 
 from indexes.live import following, opening
 from indexes.live.changes import Change, Origin, from_bytes
-from indexes.live.index import LiveIndex
 from indexes.store.generations import LIVE, logs
 from indexes.store.index import Index
 from tests.fakes.live import World, article
-from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.indexes.live.test_live_index import FINAL, check_same, edit
 
 
-def reader_of(world: World) -> LiveIndex:
-    return LiveIndex.open(world.index, encoder=FakeEncoder(), fusion=FakeFusion())
-
-
 def test_changes_and_compactions_are_seen_by_the_next_batch(world: World) -> None:
-    reader = reader_of(world)
+    reader = world.open()
     assert not reader.refresh()
     writer = edit(world)  # creates the log
     fresh = world.build(FINAL, world.folder / "fresh")
@@ -48,7 +42,7 @@ def test_changes_and_compactions_are_seen_by_the_next_batch(world: World) -> Non
 
 
 def test_nothing_is_read_if_nothing_changed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    editor, reader = world.editor(), reader_of(world)
+    editor, reader = world.editor(), world.open()
     world.put(editor, article("f"))
     assert reader.refresh()
     monkeypatch.setattr(following, "read_changes", None)
@@ -57,7 +51,7 @@ def test_nothing_is_read_if_nothing_changed(world: World, monkeypatch: pytest.Mo
 
 
 def test_only_new_changes_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    editor, reader = world.editor(), reader_of(world)
+    editor, reader = world.editor(), world.open()
     world.put(editor, article("f"), article("g"))
     assert reader.refresh()
     read: list[bytes] = []
@@ -74,7 +68,7 @@ def test_only_new_changes_are_read(world: World, monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_was_found_stays_readable_after_a_compaction(world: World) -> None:
-    editor, reader = world.editor(), reader_of(world)
+    editor, reader = world.editor(), world.open()
     row = reader.row_of("kb/a")
     assert row is not None
     found = reader.entity(row), reader.image_path(row)
@@ -86,7 +80,7 @@ def test_what_was_found_stays_readable_after_a_compaction(world: World) -> None:
 
 
 def test_what_cannot_be_read_leaves_the_reader_as_it_was(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    editor, reader = world.editor(), reader_of(world)
+    editor, reader = world.editor(), world.open()
     world.put(editor, article("f"))
     editor.index.close()
     (path,) = logs(world.index)
@@ -103,7 +97,7 @@ def test_what_cannot_be_read_leaves_the_reader_as_it_was(world: World, caplog: p
 def test_what_cannot_be_read_for_the_moment_is_tried_again(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    editor, reader = world.editor(), reader_of(world)
+    editor, reader = world.editor(), world.open()
     world.put(editor, article("f"))
     editor.index.close()
 

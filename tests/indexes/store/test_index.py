@@ -17,17 +17,18 @@ from PIL import Image
 from indexes.store.index import Index
 from indexes.store.manifest import FILES, read_manifest
 from indexes.store.published import save_index
-from indexes.store.search import StoredVectors
+from indexes.store.search import DeviceSearch, StoredVectors
+from indexes.store.section_vectors import SECTION_VECTORS
 from retriever.asking import EntityIndex
 from tests.fakes.builds import build
 from tests.fakes.knowledge_base import build_small_index, write_kb
-from tests.fakes.models import FakeEncoder, FakeFusion
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSections
 from tests.paths import contents
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_small_index(tmp_path_factory.mktemp("store"))
+    return build_small_index(tmp_path_factory.mktemp("store"), sections=FakeSections())
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_models_that_do_not_fit(built: Path) -> None:
         Index.open(built, encoder=wide)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, *SECTION_VECTORS.files])
 def test_a_damaged_file_is_found(folder: Path, name: str) -> None:
     content = bytearray((folder / name).read_bytes())
     content[-1] ^= 1
@@ -201,6 +202,8 @@ def test_an_index_of_format_version_2_keeps_opening(folder: Path) -> None:
     scores, rows = index.search(FakeEncoder().encode_texts(["green white", "yellow"]), 3)
     np.testing.assert_array_equal(rows, expected[1])
     np.testing.assert_allclose(scores, expected[0], atol=1e-3)
+    on_device = DeviceSearch.read(folder, None, "cpu").search(FakeEncoder().encode_texts(["green white", "yellow"]), 3)
+    np.testing.assert_array_equal(on_device[1][:, :2], rows[:, :2])  # the third ones are equal
     save_index(index, folder.parent / "saved")
     assert Index.open(folder.parent / "saved", verify=True).manifest == index.manifest
 
