@@ -152,7 +152,7 @@ class Index(ArticleStore):
 
     @cached_property
     def keys(self) -> StoredKeys:
-        """The keys of its entities, read again from the files."""
+        """The keys of the entities in its files, read from these when needed."""
         return StoredKeys(self.folder, self.manifest)
 
     @cached_property
