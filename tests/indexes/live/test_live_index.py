@@ -298,6 +298,7 @@ def test_the_index_compacts_itself_when_due(world: World) -> None:
     assert editor.index.version.logged == world.open().version.logged == 2
     editor.remove(["kb/b"])
     assert (compacted(), editor.index.changes, len(editor.index)) == ("000002", 0, 5)
+    assert editor.index.version.logged == 0
     editor.index.close()
 
 
