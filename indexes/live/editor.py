@@ -193,7 +193,7 @@ class Editor:
             keys = self._keys(np.concatenate([vectors, kept]), texts[row : row + 1])
             about = article.entity, summary, article.main, item.small or b""
             counts = len(kept), len(kept_tokens.values), shown
-            stored = map(np.concatenate, zip(*tokens, strict=True))
+            stored = HostTokens(*map(np.concatenate, zip(*tokens, strict=True)))
             additions.append(Addition(*about, keys, *stored, *counts, of_columns[row]))
         return additions
 
