@@ -15,7 +15,6 @@ from indexes.store.engines import Engine, find_engine
 from indexes.store.key_tables import key_ids
 from indexes.store.keys import Keys
 from indexes.store.recall import ExactSearch, HeldOutQueries, mixed_queries
-from indexes.store.search_kinds import blocks
 from retriever.types import FloatArray, IntArray
 
 _QUERIES, _ROWS, _CHANGED, _SHARE = 500, 50, 0.01, 0.01
@@ -79,7 +78,7 @@ def _upload(engine: Engine, uri: str, keys: Keys, ids: Any) -> dict[str, int]:
     table.create(keys.length)
     single.create(keys.length)
     started = time.perf_counter()
-    for start, block in blocks(keys):
+    for start, block in keys.blocks():
         table.add(ids[start : start + len(block)], block)
     sent = time.perf_counter() - started
     table.finish()

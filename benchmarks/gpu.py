@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 
 import faiss
+import numpy as np
 import torch
 from torch.profiler import DeviceType, ProfilerActivity, profile
 
@@ -42,7 +43,7 @@ from benchmarks.full_size import (
     words,
 )
 from indexes.progress import progress_bar
-from indexes.store.search_faiss_gpu import FaissGpuVectors
+from indexes.store.search_faiss_gpu import FaissGpu, FaissGpuVectors
 from retriever.files import write_json, write_whole
 from retriever.gpu import prepare_gpu
 from retriever.maxsim import max_sim_spans
@@ -232,7 +233,12 @@ def sections_alone(timer: DeviceTimer, models: FullSize) -> Iterator[Row]:
 def measure_faiss(timer: DeviceTimer, models: FullSize, batches: Sequence[int]) -> Iterator[Row]:
     """Measures FAISS's search over the same vectors on the GPU, and the share of the same results that it finds."""
     index = models.index
-    search = FaissGpuVectors.of(index.vectors)
+    search = FaissGpuVectors(
+        FaissGpu(index.vectors.device),
+        lambda start, stop: index.vectors[start:stop].cpu().numpy(),
+        index.vectors.shape[1],
+        np.arange(len(index.vectors)),
+    )
     for batch in batches:
         vectors = models.encoder.encode_images([query.image for query in queries(batch)])
         row = timer.row("1 search, FAISS", batch, partial(search.search, vectors, 20), index.vectors.nbytes)

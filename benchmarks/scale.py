@@ -53,12 +53,12 @@ from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.live.articles import Article
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
+from indexes.store.engines import Search
 from indexes.store.entity_index import open_search
 from indexes.store.index import Index
 from indexes.store.keys import Keys
 from indexes.store.manifest import SearchKind
 from indexes.store.recall import ExactSearch, HeldOutQueries, mixed_queries
-from indexes.store.search import Search
 from indexes.store.search_kinds import write_search
 from retriever.files import write_lines
 from retriever.types import BoolArray, Entity, FloatArray, IntArray, Section

@@ -119,9 +119,9 @@ def _with_changes(plan: BuildPlan, index: Index, inputs: Inputs) -> Index:
     with resumable(out), locked(out, "builds it"):
         if other_search:
             kind = choose_kind(design.search, index.manifest.counts.searchable)
-            change_search(out, kind, design.image_weight, plan.encoder, design.search_uri)
+            change_search(plan, kind)
         if other_columns:
-            change_columns(out, plan.open_workers(), plan.batch_size, plan.source)
+            change_columns(plan)
     return plan.open()
 
 
@@ -163,15 +163,7 @@ def _read_articles(plan: BuildPlan, parts: Path) -> Articles:
 
 def _run_stages(plan: BuildPlan, parts: Path, articles: Articles, inputs: Inputs) -> Manifest:
     """Writes all files of an index but the articles, and returns the manifest that is to come last."""
-    run = BuildRun(
-        folder=parts,
-        workers=plan.open_workers(),
-        candidates=inputs.candidates,
-        use=inputs.image_use,
-        codec=plan.codec,
-        batch=plan.batch_size,
-        vectors=plan.vectors,
-    )
+    run = plan.run(parts)
     images, offsets = store_images(run, articles, plan.source)
     log_problems(images)
     summarize_all(articles, plan.summarizer, parts / "summaries.jsonl", run.batch)
@@ -198,7 +190,7 @@ def _run_stages(plan: BuildPlan, parts: Path, articles: Articles, inputs: Inputs
     hashes = hash_thumbnails(parts, len(articles))
     _report(plan, parts, articles, images, hashes)
     return Manifest(
-        name=plan.index_name,
+        name=plan.name or plan.articles.name,
         created_with=_created_with(),
         inputs=inputs,
         counts=counts,
@@ -232,11 +224,11 @@ def _report(plan: BuildPlan, parts: Path, articles: Articles, images: ImageRecor
     """Writes what could not be used, and how well the images can be told apart."""
     readable = images.readable_rows()
     report = read_reading(parts, len(readable)) | {
-        "shared_images": shared_images(hashes, articles).to_json(),
+        "shared_images": shared_images(hashes, articles),
         "plain_images": plain_images(parts, articles),
     }
     if (fit := measure_self_retrieval(parts, readable, plan.encoder, plan.use.within)) is not None:
-        report["self_retrieval"] = fit.to_json()
+        report["self_retrieval"] = fit._asdict()
     for report_on in filter(None, (columns()[name].report for name in plan.columns)):
         report |= report_on(parts)
     write_report(parts, image_problems(articles, images), report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +20,7 @@ from indexes.builder.column_stage import write_column
 from indexes.builder.image_stage import store_images
 from indexes.builder.key_stage import write_keys
 from indexes.builder.plan import BuildPlan
-from indexes.builder.stages import BuildRun, write_articles
+from indexes.builder.stages import write_articles
 from indexes.builder.summarizers import summarize_all
 from indexes.lines import Lines, save_offsets
 from indexes.progress import bars, progress_bar
@@ -100,14 +100,7 @@ def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
     with TemporaryDirectory(prefix="omgm-estimate-") as name, bars(False):
         folder = Path(name)
         articles = write_articles(drawn, folder)
-        run = BuildRun(
-            folder=folder,
-            workers=LocalWorkers(encoder, fusion, plan.columns),
-            candidates=plan.design.candidates,
-            use=plan.use,
-            codec=codec,
-            batch=plan.batch_size,
-        )
+        run = replace(plan.run(folder, LocalWorkers(encoder, fusion, plan.columns)), vectors=None)
         images, offsets = timed("images", lambda: store_images(run, articles, plan.source))
         path, asked = folder / "summaries.jsonl", dict[int, int]()
         if isinstance(summarizer, ChatSummarizer):

@@ -212,8 +212,7 @@ class ReadImages:
         self._articles = Articles(folder / "entities.jsonl")
         self._source, self._use = source, use
         self._shared = WeakValueDictionary[str, Image.Image]()  # those of entities that are not encoded yet
-        self._encoder, self._fusion = encoder, fusion
-        self._models = ImageModels(codec, encoder, fusion)
+        self._codec, self._encoder, self._fusion = codec, encoder, fusion
 
     def read(self, row: int) -> EntityImages:
         """Reads the images of an entity, decoding each once, and for the entities next to it, too."""
@@ -233,61 +232,62 @@ class ReadImages:
 
     def encode(self, items: Sequence[EntityImages]) -> tuple[list[EntityImages], Parts]:
         """Encodes the images of a batch; returns its entities without their images, and the rows for each file."""
-        return [one._replace(images={}) for one in items], self._models.encode(items)
+        parts = encode_images(items, self._codec, self._encoder, self._fusion)
+        return [one._replace(images={}) for one in items], parts
 
 
-class ImageModels:
-    """The models that read images, for builds and live changes alike.
+def encode_images(
+    items: Sequence[EntityImages], codec: TokenCodec, encoder: DualEncoder | None, fusion: FusionEncoder | None
+) -> Parts:
+    """Encodes the images of entities, for builds and live changes alike.
 
     Args:
+        items: The entities.
         codec: How tokens are stored.
         encoder: Step 1's model, if images are keys.
         fusion: Step 2's model, if there are tokens.
+
+    Returns:
+        The rows for each file, in the order of `items`.
     """
+    parts = {} if encoder is None else _keys(encoder, items)
+    return parts if fusion is None else parts | _tokens(fusion, codec, items)
 
-    def __init__(self, codec: TokenCodec, encoder: DualEncoder | None, fusion: FusionEncoder | None) -> None:
-        self._codec, self._encoder, self._fusion = codec, encoder, fusion
 
-    def encode(self, items: Sequence[EntityImages]) -> Parts:
-        """Encodes the images of entities; returns the rows for each file, in the order of `items`."""
-        parts = {} if self._encoder is None else self._keys(self._encoder, items)
-        if self._fusion is not None:
-            parts |= self._tokens(self._fusion, items)
-        return parts
+def _keys(encoder: DualEncoder, items: Sequence[EntityImages]) -> Parts:
+    shown = [one.main.readable for one in items]
+    names = [(str(one.main.path), *one.further.keys) if one.main.readable else () for one in items]
+    vectors = key_vectors(encoder, names, [one.images for one in items]).astype(np.float16)
+    lengths = [len(own) for own in names if own]
+    first = np.cumsum([0, *lengths], dtype=np.int64)[:-1]
+    main = np.zeros((len(items), encoder.dimension), np.float16)
+    main[shown] = vectors[first]
+    return {MAIN_KEYS: main, FURTHER_KEYS: np.delete(vectors, first, axis=0)}
 
-    def _keys(self, encoder: DualEncoder, items: Sequence[EntityImages]) -> Parts:
-        shown = [one.main.readable for one in items]
-        names = [(str(one.main.path), *one.further.keys) if one.main.readable else () for one in items]
-        vectors = key_vectors(encoder, names, [one.images for one in items]).astype(np.float16)
-        lengths = [len(own) for own in names if own]
-        first = np.cumsum([0, *lengths], dtype=np.int64)[:-1]
-        main = np.zeros((len(items), encoder.dimension), np.float16)
-        main[shown] = vectors[first]
-        return {MAIN_KEYS: main, FURTHER_KEYS: np.delete(vectors, first, axis=0)}
 
-    def _tokens(self, fusion: FusionEncoder, items: Sequence[EntityImages]) -> Parts:
-        # An image that several entities share is encoded once.
-        fused, count = dict[tuple[int, bool], tuple[list[Image.Image], list[str], list[int]]](), 0
-        for one in items:
-            sections = one.further.of_sections(str(one.main.path), len(one.texts))
-            paired = [(name, [one.texts[place] for place in own], own) for name, own in sections.items()]
-            for place, name in enumerate(one.shown, len(one.texts)):
-                paired.append((name.removeprefix(GROUNDS), [""], [place]))  # its tokens do not depend on the article
-            for name, own_texts, own in paired:
-                image, grounded = one.images[name], f"{GROUNDS}{name}" in one.further.keys
-                if (id(image), grounded) not in fused:
-                    views = on_grounds(one.images.get(f"{WITHIN}{name}", image)) if grounded else ()
-                    fused[id(image), grounded] = ([image, *views], [], [])
-                fused[id(image), grounded][1].extend(own_texts)
-                fused[id(image), grounded][2].extend(count + place for place in own)
-            count += len(one.texts) + len(one.shown)
-        if not fused:
-            shape = self._codec.stored_shape(fusion.token_shape)
-            return {TOKENS: np.empty((0, *shape), self._codec.dtype), SCALES: np.empty((0, shape[0]), np.float16)}
-        shown, texts, places = zip(*fused.values(), strict=True)
-        tokens = section_tokens(fusion, shown, texts)
-        order = np.argsort(np.concatenate(places))
-        tokens = tokens[to_device(torch.from_numpy(order), tokens.device)]
-        encoded = encode_tokens(tokens, self._codec)
-        parts = {TOKENS: encoded.values.cpu().numpy()}
-        return parts if encoded.scales is None else parts | {SCALES: encoded.scales.cpu().numpy()}
+def _tokens(fusion: FusionEncoder, codec: TokenCodec, items: Sequence[EntityImages]) -> Parts:
+    # An image that several entities share is encoded once.
+    fused, count = dict[tuple[int, bool], tuple[list[Image.Image], list[str], list[int]]](), 0
+    for one in items:
+        sections = one.further.of_sections(str(one.main.path), len(one.texts))
+        paired = [(name, [one.texts[place] for place in own], own) for name, own in sections.items()]
+        for place, name in enumerate(one.shown, len(one.texts)):
+            paired.append((name.removeprefix(GROUNDS), [""], [place]))  # its tokens do not depend on the article
+        for name, own_texts, own in paired:
+            image, grounded = one.images[name], f"{GROUNDS}{name}" in one.further.keys
+            if (id(image), grounded) not in fused:
+                views = on_grounds(one.images.get(f"{WITHIN}{name}", image)) if grounded else ()
+                fused[id(image), grounded] = ([image, *views], [], [])
+            fused[id(image), grounded][1].extend(own_texts)
+            fused[id(image), grounded][2].extend(count + place for place in own)
+        count += len(one.texts) + len(one.shown)
+    if not fused:
+        shape = codec.stored_shape(fusion.token_shape)
+        return {TOKENS: np.empty((0, *shape), codec.dtype), SCALES: np.empty((0, shape[0]), np.float16)}
+    shown, texts, places = zip(*fused.values(), strict=True)
+    tokens = section_tokens(fusion, shown, texts)
+    order = np.argsort(np.concatenate(places))
+    tokens = tokens[to_device(torch.from_numpy(order), tokens.device)]
+    encoded = encode_tokens(tokens, codec)
+    parts = {TOKENS: encoded.values.cpu().numpy()}
+    return parts if encoded.scales is None else parts | {SCALES: encoded.scales.cpu().numpy()}

@@ -10,6 +10,7 @@ from typing import Any, Protocol, get_args
 
 from indexes.article_images import ImageUse, note_unsearched
 from indexes.builder.given_vectors import GivenVectors
+from indexes.builder.stages import BuildRun
 from indexes.image_source import ImageSource
 from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.store.columns import ColumnModel
@@ -176,11 +177,6 @@ class BuildPlan:
             )
 
     @cached_property
-    def index_name(self) -> str:
-        """The index's name."""
-        return self.name or self.articles.name
-
-    @cached_property
     def codec(self) -> TokenCodec:
         """How step 2's tokens are stored."""
         return TokenCodec.parse(self.design.tokens)
@@ -210,9 +206,17 @@ class BuildPlan:
         entities = note_unsearched(entities, self.use.keys, notes)
         return entities if self.labels is None else self.labels.attach(entities, self.articles.articles)
 
-    def open_workers(self) -> Workers:
-        """Returns the workers that run the models."""
-        return self.workers(self.encoder, self.fusion, self.columns)
+    def run(self, folder: Path, workers: Workers | None = None) -> BuildRun:
+        """Returns how the stages run that write to a folder, by default with the plan's workers."""
+        return BuildRun(
+            folder=folder,
+            workers=workers or self.workers(self.encoder, self.fusion, self.columns),
+            candidates=self.design.candidates,
+            use=self.use,
+            codec=self.codec,
+            batch=self.batch_size,
+            vectors=self.vectors,
+        )
 
     def open(self) -> Index:
         """Opens the finished index.

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
-
-import numpy as np
 
 from indexes.builder.claim import claim, publish
 from indexes.builder.column_stage import write_column
+from indexes.builder.plan import BuildPlan
 from indexes.builder.report import read_report
-from indexes.builder.stages import BuildRun
-from indexes.image_source import ImageSource
 from indexes.lines import Articles
 from indexes.store.columns import all_files, columns
 from indexes.store.entity_index import write_entity_index
-from indexes.store.keys import Keys, load_owners
 from indexes.store.manifest import (
     FORMAT_VERSION,
     KEY_IDS,
@@ -26,31 +21,35 @@ from indexes.store.manifest import (
     describe_file,
     read_manifest,
 )
-from indexes.store.search import StoredVectors, load_vectors
-from indexes.store.search_kinds import write_vectors
-from indexes.workers import Workers
+from indexes.store.search_kinds import stored_keys
 from retriever.files import write_json, write_whole
-from retriever.protocols import DualEncoder
 
 logger = logging.getLogger(__name__)
 
-_BLOCK = 16384
 
-
-def change_search(out: Path, kind: str, image_weight: float, encoder: DualEncoder, uri: str = "") -> None:
-    """Replaces the entity index in `out` with one of another kind; otherwise only the manifest changes.
+def change_search(plan: BuildPlan, kind: str) -> None:
+    """Replaces the entity index in `plan.out` with one of another kind; otherwise only the manifest changes.
 
     The files are those of a build with that kind. A kill leaves the old index, the new one, or a resumable build.
 
     Raises:
         ValueError: The index has too few entities for the kind.
     """
+    out, design = plan.out, plan.design
     manifest = read_manifest(out)
     inputs = manifest.inputs.model_copy(update={"search": kind})
     logger.info("%s: only the kind of entity index changes; rebuilding it from the stored vectors", out)
     parts = claim(out, inputs, overwrite=True)
     keys = stored_keys(out, parts / "stored.npy")
-    record = write_entity_index(parts, keys, inputs, index=out, uri=uri, image_weight=image_weight, encoder=encoder)
+    record = write_entity_index(
+        parts,
+        keys,
+        inputs,
+        index=out,
+        uri=design.search_uri,
+        image_weight=design.image_weight,
+        encoder=plan.encoder,
+    )
     kept = {name: file for name, file in manifest.files.items() if name not in (SEARCH, VECTORS, KEY_IDS)}
     made = {name: describe_file(parts / name) for name in (SEARCH, VECTORS, KEY_IDS) if (parts / name).is_file()}
     files = kept | made
@@ -64,30 +63,23 @@ def change_search(out: Path, kind: str, image_weight: float, encoder: DualEncode
     publish(out)
 
 
-def change_columns(out: Path, workers: Workers, batch: int, source: ImageSource | None = None) -> None:
-    """Computes the columns in `out` that have other models than the workers', and removes those that these lack.
+def change_columns(plan: BuildPlan) -> None:
+    """Computes the columns in `plan.out` that have other models than the plan's, and removes those that it lacks.
 
     The files are those of a build with these models. A kill leaves the old index, the new one, or a resumable build.
     """
+    out = plan.out
     manifest = read_manifest(out)
-    models = {name: model.fingerprint for name, model in workers.columns.items()}
+    models = {name: model.fingerprint for name, model in plan.columns.items()}
     inputs = manifest.inputs.model_copy(update={"columns": models})
     names = [name for name in models if models[name] != manifest.inputs.columns.get(name)]
     gone = [name for name in manifest.inputs.columns if name not in models]
     done = [f"{', '.join(names)} computed" if names else "", f"{', '.join(gone)} removed" if gone else ""]
     logger.warning("%s: only columns change: %s; everything else is kept", out, " and ".join(filter(None, done)))
     parts, counts = claim(out, inputs, overwrite=True), dict(manifest.counts.columns)
-    run = BuildRun(
-        folder=parts,
-        workers=workers,
-        candidates=inputs.candidates,
-        use=inputs.image_use,
-        codec=inputs.codec,
-        batch=batch,
-    )
-    articles = Articles(out / "entities.jsonl")
+    run, articles = plan.run(parts), Articles(out / "entities.jsonl")
     for name in names:
-        counts[name] = write_column(run, articles, columns()[name], source)
+        counts[name] = write_column(run, articles, columns()[name], plan.source)
     changed_files = {file for name in (*names, *gone) for file in columns()[name].files}
     files = {name: file for name, file in manifest.files.items() if name not in changed_files}
     report = read_report(out)
@@ -105,19 +97,3 @@ def change_columns(out: Path, workers: Workers, batch: int, source: ImageSource 
     }
     write_whole(parts / MANIFEST, manifest.model_copy(update=changed).to_json())
     publish(out)
-
-
-def stored_keys(folder: Path, scratch: Path) -> Keys:
-    """Returns the keys that an index stores, memory-mapped; without `vectors.npy`, from `scratch`."""
-    manifest = read_manifest(folder)
-    stored = StoredVectors(folder, manifest.search)
-    if manifest.search is None or not manifest.search.rescored or not (folder / VECTORS).is_file():
-        starts = range(0, len(stored.rows), _BLOCK)
-        blocks = ((stored.rows[start : start + _BLOCK], stored.read(start, start + _BLOCK)) for start in starts)
-        count = manifest.counts.entities + manifest.counts.further_keys
-        write_vectors(scratch, (count, stored.dimension), blocks)
-        array = np.load(scratch, mmap_mode="r", allow_pickle=False)
-    else:
-        array = load_vectors(folder)
-    halves = np.split(array, 2, axis=1) if manifest.inputs.candidates == "combined" else [array]
-    return Keys(tuple(halves), stored.rows, load_owners(folder, manifest))

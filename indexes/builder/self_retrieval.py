@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -38,8 +37,7 @@ _FIXES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SelfRetrieval:
+class SelfRetrieval(NamedTuple):
     """How well an encoder tells a sample of main images apart.
 
     Attributes:
@@ -53,10 +51,6 @@ class SelfRetrieval:
     recall: float
     spread: float
     warning: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the figures for `report.json`."""
-        return asdict(self)
 
 
 def measure_self_retrieval(

@@ -27,7 +27,7 @@ from indexes.store.change_log import sync_folder
 from indexes.store.columns import ColumnFiles, Encoded, column_files, columns
 from indexes.store.engines import find_engine
 from indexes.store.generations import index_of
-from indexes.store.keys import Keys
+from indexes.store.keys import BLOCK, Keys
 from indexes.store.layout import THUMBNAILS
 from indexes.store.manifest import (
     FORMAT_VERSION,
@@ -47,8 +47,6 @@ from indexes.workers import split
 from retriever.files import as_line, replacing, write_whole
 from retriever.types import IntArray
 
-_BLOCK = 16384
-"""Keys in memory at a time."""
 _ENTITIES = 1024
 """Entities whose rows of a column are in memory at a time."""
 
@@ -115,7 +113,7 @@ def write_rows(old: StoredRows, sources: Sequence[Source], out: Path, report: Re
     shown = _write_thumbnails(old, sources, out)
     hashes = hash_thumbnails(out, len(sources))
     articles = Articles(out / "entities.jsonl")
-    shared, plain = shared_images(hashes, articles).to_json(), plain_images(out, articles)
+    shared, plain = shared_images(hashes, articles), plain_images(out, articles)
     report = report | {"shared_images": shared, "plain_images": plain}
     if "pictures" in report:  # not in indexes of older versions
         report["pictures"] = report["pictures"] | {"found": shown}
@@ -189,8 +187,8 @@ def _write_keys(old: StoredRows, sources: Sequence[Source], out: Path) -> tuple[
     keys = new_array(path, (len(numbers), manifest.key_length), np.float16)
     found, labeled = np.isin(numbers, stored.rows), np.isin(numbers, old.labeled(stored))
     kept = np.flatnonzero(found)
-    for start in range(0, len(kept), _BLOCK):
-        part = kept[start : start + _BLOCK]
+    for start in range(0, len(kept), BLOCK):
+        part = kept[start : start + BLOCK]
         keys[part] = stored.read(numbers[part])
     for row, source in enumerate(sources):
         if isinstance(source, Addition) and len(source.keys):

@@ -20,7 +20,7 @@ from indexes.article_images import (
 )
 from indexes.builder.chat_summarizer import ChatSummarizer
 from indexes.builder.grounds import border_finder, has_no_ground, is_bordered
-from indexes.builder.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, ImageModels
+from indexes.builder.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, encode_images
 from indexes.builder.key_stage import candidate_text
 from indexes.builder.stages import finite, section_texts
 from indexes.image_source import thumbnail
@@ -31,6 +31,7 @@ from indexes.live.index import LiveIndex
 from indexes.live.pictures import main_part, new_pictures, with_staying
 from indexes.store.columns import ColumnModel, Encoded, Stored, columns_of
 from indexes.store.manifest import keys_are_images
+from indexes.store.tokens import HostTokens
 from retriever.borders import trim
 from retriever.filters import SCOPE
 from retriever.protocols import DualEncoder, FusionEncoder, Summarizer
@@ -73,13 +74,10 @@ class Editor:
             )
         self.models: AbstractContextManager[Any] = nullcontext() if models is None else models
         self.compact_after = compact_after
-        inputs = index.manifest.inputs
-        keys = encoder if keys_are_images(inputs.candidates) else None
-        self._images = ImageModels(inputs.codec, keys, fusion)
         self._make_summarizer = summarizer
         self._summarizer: Summarizer | None = None
         self._summarizing = threading.Lock()
-        self._dropped = title_rule(inputs.drop_sections)
+        self._dropped = title_rule(index.manifest.inputs.drop_sections)
 
     @property
     def image_use(self) -> ImageUse:
@@ -161,56 +159,59 @@ class Editor:
         articles = [one._replace(entity=entity) for one, (entity, *_) in zip(articles, labeled, strict=True)]
         items = [self._images_of(one) for one in articles]
         summaries = self._summaries([one.entity for one in articles])
+        manifest = self.index.manifest
+        encoder = self.encoder if keys_are_images(manifest.inputs.candidates) else None
         with self.models:
             texts = self._text_keys(articles, summaries)
-            parts = self._images.encode(items)
+            parts = encode_images(items, manifest.inputs.codec, encoder, self.fusion)
             of_columns = self._columns(articles, items)
-        manifest = self.index.manifest
-        unscaled = np.empty((0, manifest.stored_shape[1] if manifest.inputs.codec.scaled else 0), np.float16)
-        untold = np.empty((0, *manifest.stored_shape[1:]), manifest.inputs.codec.dtype)
+        (_, *shape), codec = manifest.stored_shape, manifest.inputs.codec
+        none = HostTokens(
+            np.empty((0, *shape), codec.dtype), np.empty((0, shape[0] if codec.scaled else 0), np.float16)
+        )
         additions, further, sections = list[Addition](), 0, 0
         for row, (article, item, summary) in enumerate(zip(articles, items, summaries, strict=True)):
-            _, kept, (kept_tokens, kept_scales) = labeled[row]
-            old = own_row(self.index, article.entity.id) if article.stay or article.kept else None
+            _, kept, kept_tokens = labeled[row]
+            number = own_row(self.index, article.entity.id) if article.stay or article.kept else None
+            old = None if number is None else self.index.stored(number)
             main, vectors = parts.get(MAIN_KEYS, kept)[row : row + 1], kept[:0]
             if old is not None and article.kept:
-                main = self.index.article_keys(old)[:1, : self.encoder.dimension]
+                main = old.keys[:1, : self.encoder.dimension]
             if MAIN_KEYS in parts and item.main.readable and (old is None or not article.whole):
                 more = slice(further, further := further + len(item.further.keys))
                 vectors = np.concatenate([main, parts[FURTHER_KEYS][more]])
-            tokens, scales, shown = untold, unscaled, len(item.shown)
+            tokens, shown = [none], len(item.shown)
             if TOKENS in parts and (made := len(item.texts) + len(item.shown)):
                 own = slice(sections, sections := sections + made)
-                tokens = parts[TOKENS][own]
-                scales = parts[SCALES][own] if manifest.inputs.codec.scaled else unscaled
+                tokens.append(HostTokens(parts[TOKENS][own], parts[SCALES][own] if codec.scaled else none.scales))
             if old is not None and article.stay:
-                old_keys, old_tokens, old_scales = self._staying(old, article, self.image_use.keys - len(vectors))
-                vectors = np.concatenate([vectors, old_keys])
-                tokens, shown = np.concatenate([tokens, old_tokens]), shown + len(old_tokens)
-                scales = np.concatenate([scales, old_scales]) if manifest.inputs.codec.scaled else unscaled
-            vectors = np.concatenate([vectors, kept])
-            if len(kept_tokens):
-                tokens = np.concatenate([tokens, kept_tokens])
-                scales = np.concatenate([scales, kept_scales]) if manifest.inputs.codec.scaled else unscaled
-            keys = self._keys(vectors, texts[row : row + 1])
+                old_keys, old_tokens = self._staying(old, article, self.image_use.keys - len(vectors))
+                vectors, shown = np.concatenate([vectors, old_keys]), shown + len(old_tokens.values)
+                tokens.append(old_tokens)
+            if len(kept_tokens.values):
+                tokens.append(kept_tokens)
+            keys = self._keys(np.concatenate([vectors, kept]), texts[row : row + 1])
             about = article.entity, summary, article.main, item.small or b""
-            counts = len(kept), len(kept_tokens), shown
-            additions.append(Addition(*about, keys, tokens, scales, *counts, of_columns[row]))
+            counts = len(kept), len(kept_tokens.values), shown
+            stored = HostTokens(*map(np.concatenate, zip(*tokens, strict=True)))
+            additions.append(Addition(*about, keys, *stored, *counts, of_columns[row]))
         return additions
 
-    def _staying(self, row: int, article: Article, most: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float16]]:
+    def _staying(self, old: Addition, article: Article, most: int) -> tuple[NDArray[Any], HostTokens]:
         """Returns the image keys of an entity that stay, tokens and scales: at most `most` if its main image goes.
 
         The main image's keys within its border and on other grounds go with it; the latter has no tokens.
         """
-        keys, (tokens, scales) = self.index.article_keys(row)[:, : self.encoder.dimension], self.index.image_tokens(row)
+        keys = old.keys[: len(old.keys) - old.labeled, : self.encoder.dimension]
+        own = slice(old.token_sections, old.token_sections + old.image_tokens)
+        tokens, scales = old.tokens[own], old.scales[own]
         if article.whole:
-            return keys, tokens, scales
-        path = self.index.image_path(row) if self.image_use.within else None
-        main = 1 if path is None else 1 + is_bordered(path.read_bytes())
+            return keys, HostTokens(tokens, scales)
+        has_border = self.image_use.within and old.thumbnail and is_bordered(old.thumbnail)
+        main = 2 if has_border else 1
         count = max(min(most, (len(keys) if self.fusion is None else len(tokens)) - main), 0)
         first = len(tokens) - count if len(tokens) else 0
-        return keys[len(keys) - count :], tokens[first:], scales[first:]
+        return keys[len(keys) - count :], HostTokens(tokens[first:], scales[first:])
 
     def _columns(self, articles: Sequence[Article], items: Sequence[EntityImages]) -> list[dict[str, Encoded]]:
         """Returns the rows of each entity in each column of the index."""
@@ -223,19 +224,21 @@ class Editor:
                 encoded[column.name] = [with_staying(own, column, one, self.index) for own, one in rows]
         return [{name: rows[number] for name, rows in encoded.items()} for number in range(len(items))]
 
-    def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any], tuple[NDArray[Any], NDArray[np.float16]]]:
+    def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any], HostTokens]:
         """Returns an article with the labeled images of the one that it replaces, their vectors [n, D] and tokens."""
         none = np.empty((0, self.encoder.dimension), np.float32)
-        untold = np.empty(0, np.uint8), np.empty(0, np.float16)
+        untold = HostTokens(np.empty(0, np.uint8), np.empty(0, np.float16))
         if not self.image_use.labeled:
             return entity, none, untold
         with self.index.pinned():
             row = self.index.row_of(entity.id)
-            if row is None or (old := self.index.entity(row)).id != entity.id:
+            if row is None or self.index.entity(row).id != entity.id:
                 return entity, none, untold
-            keys, tokens = self.index.labeled_keys(row), self.index.labeled_tokens(row)
+            old = self.index.stored(row)
+        keys, first = old.keys[len(old.keys) - old.labeled :], len(old.tokens) - old.labeled_tokens
         own = (image for image in entity.images if not image.url.startswith(LABELED))
-        labeled = (image for image in old.images if image.url.startswith(LABELED))
+        labeled = (image for image in old.entity.images if image.url.startswith(LABELED))
+        tokens = HostTokens(old.tokens[first:], old.scales[first:])
         return replace(entity, images=(*own, *labeled)), keys[:, : self.encoder.dimension], tokens
 
     def _images_of(self, article: Article) -> EntityImages:

@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from indexes.live.reading import VersionedIndex
+from indexes.live.reading import version_of
 from indexes.live.version import Version
 from indexes.store.columns import SPREAD
 from indexes.store.fields import FIELDS, FILES, hashes_of
@@ -64,7 +64,7 @@ class IndexFields:
         Raises:
             ValueError: There are none; the message says what there is.
         """
-        version = self._index.version if isinstance(self._index, VersionedIndex) else Version(self._index)
+        version = version_of(self._index)
         if not self.names:
             advice = "build it again with `omgm build-index --field NAME`"
             raise ValueError(f"filter: the index {self._index.name} was built without fields; {advice}")

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from weakref import WeakKeyDictionary
 
-import numpy as np
 from torch import Tensor
 
-from indexes.live.reading import VersionedIndex
+from indexes.live.reading import VersionedIndex, version_of
 from indexes.live.version import Version
 from indexes.store.image_text import IMAGE_TEXT, documents_of, encode_texts
 from indexes.store.index import Index
-from indexes.store.keys import as_query, load_owners
+from indexes.store.keys import as_query
 from indexes.store.postings import InvertedLists, Learned
-from indexes.store.search import StoredVectors
 from indexes.store.word_search import WordSearch
 from retriever.filters import fits
-from retriever.types import Filter, FloatArray, IntArray
+from retriever.types import Filter, FloatArray
 
 
 class IndexText:
@@ -30,7 +27,7 @@ class IndexText:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._files: WeakKeyDictionary[Index, _Files] = WeakKeyDictionary()
+        self._files: WeakKeyDictionary[Index, WordSearch] = WeakKeyDictionary()
         self._changes: WeakKeyDictionary[Version, WordSearch] = WeakKeyDictionary()
 
     def has_text(self, row: int) -> bool:
@@ -40,8 +37,8 @@ class IndexText:
 
     def lists(self) -> list[InvertedLists]:
         """Returns the words of entities in files, and of later changes."""
-        version = self._version()
-        return [self._of(version.base).words.lists, self._changed(version).lists]
+        version = version_of(self._index)
+        return [self._of(version.base).lists, self._changed(version).lists]
 
     def similar(
         self, text: str, k: int, rows: Iterable[int] = (), filter: Filter = (), learned: Learned | None = None
@@ -51,11 +48,11 @@ class IndexText:
         These are the `k` most similar that fit a filter, best first, and those at `rows`. Weights are `learned` from
         the files unless given.
         """
-        version, wanted = self._version(), list(rows)
+        version, wanted = version_of(self._index), list(rows)
         changed, gone = {entry.row for entry in version.entries.values()}, set(version.removed.values())
         of_files = [row - version.start for row in wanted if row not in changed]
         among = version.base.fields.among(filter) if filter else None
-        words, new_words = self._of(version.base).words, self._changed(version)
+        words, new_words = self._of(version.base), self._changed(version)
         if learned is not None:
             words, new_words = (WordSearch(own.lists.with_weights(learned)) for own in (words, new_words))
         found = words.similar(text, k + len(gone), of_files, among)
@@ -68,7 +65,7 @@ class IndexText:
 
     def scores_of(self, vector: Tensor, rows: Sequence[int]) -> list[float]:
         """Returns the scores that `Index.search` gives entities, from the stored vectors; 0 for those without a key."""
-        version = self._version()
+        version = version_of(self._index)
         candidates, weight = version.base.manifest.inputs.candidates, version.base.image_weight
         return self.scores_of_query(as_query(vector[None].float().cpu(), candidates, weight)[0].numpy(), rows)
 
@@ -79,15 +76,12 @@ class IndexText:
     def keys_of(self, row: int) -> FloatArray:
         """Returns the keys of an entity, float32 [keys, length of a key]: none if it is not searchable."""
         home, own = self._index.at(row) if isinstance(self._index, VersionedIndex) else (self._index, row)
-        return self._of(home).keys_of(own) if isinstance(home, Index) else home.change.keys
+        return home.keys.of(own) if isinstance(home, Index) else home.change.keys
 
-    def _version(self) -> Version:
-        return self._index.version if isinstance(self._index, VersionedIndex) else Version(self._index)
-
-    def _of(self, base: Index) -> _Files:
-        if (files := self._files.get(base)) is None:
-            files = self._files[base] = _Files(base)
-        return files
+    def _of(self, base: Index) -> WordSearch:
+        if (words := self._files.get(base)) is None:
+            words = self._files[base] = WordSearch.open(base.folder)
+        return words
 
     def _changed(self, version: Version) -> WordSearch:
         """Returns the search of changed entities, with the weights of words in the files."""
@@ -96,30 +90,5 @@ class IndexText:
             entries = sorted(version.entries.values(), key=lambda entry: entry.row)
             own = ((entry.row, entry.change.entity, entry.change.columns.get(IMAGE_TEXT, nothing)) for entry in entries)
             documents = (document for entry in own for document in documents_of(*entry))
-            search = self._changes[version] = self._of(version.base).words.with_weights(documents)
+            search = self._changes[version] = self._of(version.base).with_weights(documents)
         return search
-
-
-class _Files:
-    """The files of an index, opened when they are first needed."""
-
-    def __init__(self, base: Index) -> None:
-        self._folder, self._manifest = base.folder, base.manifest
-
-    @cached_property
-    def words(self) -> WordSearch:
-        return WordSearch.open(self._folder)
-
-    def keys_of(self, row: int) -> FloatArray:
-        """Returns the keys of an entity, float32 [keys, length of a key]."""
-        stored, owners = self._vectors
-        first, last = (np.searchsorted(owners, [row, row + 1]) + self._manifest.counts.entities).tolist()
-        numbers = np.array([row, *range(first, last)])
-        places = np.searchsorted(stored.rows, numbers)
-        places = places[places < len(stored.rows)]
-        keys = [stored.read(place, place + 1) for place in places.tolist() if stored.rows[place] in numbers]
-        return np.concatenate([np.empty((0, stored.dimension), np.float32), *keys], dtype=np.float32)
-
-    @cached_property
-    def _vectors(self) -> tuple[StoredVectors, IntArray]:
-        return StoredVectors(self._folder, self._manifest.search), load_owners(self._folder, self._manifest)

@@ -248,7 +248,7 @@ class LiveIndex(FollowingIndex):
     def _switch(self, compacted: Version, base: Index, before: int) -> None:
         """Replaces the old files, and the changes that the new files include, with the new files."""
         current, old = self._current, self._current.base
-        ids = (current.removed.keys() | compacted.entries.keys()) - current.entries.keys()
+        ids = (current.removed.keys() - compacted.removed.keys() | compacted.entries.keys()) - current.entries.keys()
         later: list[tuple[str, Entry | None]] = [(entity_id, None) for entity_id in sorted(ids)]
         later += [(i, entry) for i, entry in current.entries.items() if compacted.entries.get(i) is not entry]
         self._current, self._files = self._moved(base).changed(later), generations.identify(self.root)

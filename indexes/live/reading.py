@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from indexes.article_images import MainImage
 from indexes.live.changes import Addition, Change
 from indexes.live.version import Entry, Version
 from indexes.store import generations
 from indexes.store.columns import Encoded
 from indexes.store.index import Index
-from indexes.store.keys import article_keys, labeled_keys, labeled_numbers
+from indexes.store.keys import load_labeled
 from indexes.store.thumbnails import Thumbnails
 from indexes.store.tokens import HostTokens, Residency
 from retriever.types import Entity, Filter, FloatArray, IntArray, StoredTokens
@@ -43,7 +44,7 @@ class VersionedIndex(Index):
     def __init__(self, root: Path, base: Index, changes: Sequence[Change]) -> None:
         self.root, self.folder, self.manifest = root, base.folder, base.manifest
         self.digest = base.digest
-        self.image_weight, self.device, self.gpu_search = base.image_weight, base.device, base.gpu_search
+        self.image_weight, self.device = base.image_weight, base.device
         self._thumbnails = Thumbnails(root / generations.LIVE / "images")
         self._pinned: ContextVar[Version | None] = ContextVar("pinned", default=None)
         self._next_row = len(base)
@@ -106,26 +107,17 @@ class VersionedIndex(Index):
             return None
         return self._thumbnails.path(home.change.thumbnail) if isinstance(home, Entry) else home.image_path(own)
 
-    def labeled_keys(self, row: int) -> FloatArray:
-        """Returns those keys of an entity that are labeled images, float32 [keys, length]; raises like `entity`."""
+    def stored(self, row: int) -> Addition:
+        """Returns all that is stored of an entity, as if it were added now; raises errors like `entity`."""
         home, own = self.at(row)
-        if isinstance(home, Entry):
-            return home.change.keys[len(home.change.keys) - home.change.labeled :]
-        return labeled_keys(home.folder, home.manifest, own)
-
-    def article_keys(self, row: int) -> FloatArray:
-        """Returns the other keys of a searchable entity, float32 [keys, length]; raises like `entity`."""
-        home, own = self.at(row)
-        if isinstance(home, Entry):
-            return home.change.keys[: len(home.change.keys) - home.change.labeled]
-        return article_keys(home.folder, home.manifest, own)
+        return home.change if isinstance(home, Entry) else _addition(home, own)
 
     def main_is_labeled(self, row: int) -> bool:
         """Returns whether a labeled image replaces an entity's missing main image; raises errors like `entity`."""
         home, own = self.at(row)
         if isinstance(home, Entry):
             return 0 < home.change.labeled == len(home.change.keys)
-        return own in labeled_numbers(home.folder, home.manifest, own)
+        return own in load_labeled(home.folder, home.manifest)
 
     def token_rows(self, row: int) -> range:
         """Returns the rows of an entity's tokens, see `Index.token_rows`; raises errors like `entity`."""
@@ -139,22 +131,9 @@ class VersionedIndex(Index):
         count = home.change.token_sections if isinstance(home, Entry) else len(home.section_rows(own))
         return range(row * _SPREAD, row * _SPREAD + count)
 
-    def labeled_tokens(self, row: int) -> HostTokens:
-        """Returns the tokens of an entity's labeled images, see `Index.stored_tokens`; raises errors like `entity`."""
-        home, own = self.at(row)
-        if isinstance(home, Entry):
-            count = len(home.change.tokens)
-            return _tokens(home, range(count - home.change.labeled_tokens, count))
-        return home.stored_tokens(home.labeled_rows(own))
-
-    def image_tokens(self, row: int) -> HostTokens:
-        """Returns the tokens of the images of an entity's article, see `Index.stored_tokens`; raises like `entity`."""
-        home, own = self.at(row)
-        if isinstance(home, Entry):
-            first = home.change.token_sections
-            return _tokens(home, range(first, first + home.change.image_tokens))
-        rows = home.token_rows(own)
-        return home.stored_tokens(rows[len(home.section_rows(own)) : len(rows) - len(home.labeled_rows(own))])
+    def stored_tokens(self, rows: range) -> HostTokens:
+        """Returns tokens as stored, see `Index.stored_tokens`; raises errors like `gather`."""
+        return _tokens(*self._place(rows))
 
     def column(self, name: str, row: int) -> Encoded | None:
         """Returns the rows of an entity in a column; see `Index.column`; raises errors like `entity`."""
@@ -176,7 +155,7 @@ class VersionedIndex(Index):
         """Returns stored tokens, decoded; see `Index.tokens`."""
         store = self.version.base.token_store
         spans = [range(row, row + 1) for row in np.asarray(rows, np.int64).tolist()]
-        parts = [store.decode(_tokens(*self._place(span))) for span in spans]
+        parts = [store.decode(self.stored_tokens(span)) for span in spans]
         return torch.cat(parts) if parts else store.read(np.empty(0, np.int64))
 
     @property
@@ -233,9 +212,32 @@ class VersionedIndex(Index):
         return version.changed(entries) if entries else version
 
 
+def version_of(index: Index) -> Version:
+    """Returns the version of an index that this context reads: the only one, unless it changes."""
+    return index.version if isinstance(index, VersionedIndex) else Version(index)
+
+
 def _tokens(home: Entry | Index, rows: range) -> HostTokens:
     """Returns tokens of an entry or of files as stored."""
     if isinstance(home, Index):
         return home.stored_tokens(rows)
     part = slice(rows.start, rows.stop)
     return HostTokens(home.change.tokens[part], home.change.scales[part])
+
+
+def _addition(files: Index, row: int) -> Addition:
+    """Returns all that files store of an entity, as if it were added now."""
+    path, spans = files.image_path(row), (files.token_rows(row), files.section_rows(row), files.labeled_rows(row))
+    tokens, sections, labeled = map(len, spans)
+    return Addition(
+        files.entity(row),
+        files.summary(row),
+        MainImage(),
+        b"" if path is None else path.read_bytes(),
+        files.keys.of(row),
+        *files.stored_tokens(spans[0]),
+        files.keys.labeled(row),
+        labeled,
+        tokens - sections - labeled,
+        {name: column.of(row) for name, column in files.columns.items()},
+    )

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from indexes.live.reading import VersionedIndex
+from indexes.live.reading import version_of
 from indexes.live.version import Version
 from indexes.store.columns import SPREAD
 from indexes.store.index import Index
@@ -50,7 +50,7 @@ class IndexSections:
         return [part.words for part in self._searched()[1:] if part.words is not None]
 
     def _searched(self) -> tuple[Version, SearchedSections, SearchedSections]:
-        version = self._index.version if isinstance(self._index, VersionedIndex) else Version(self._index)
+        version = version_of(self._index)
         files = self._of(self._files, version.base, sections_of)
         return version, files, self._of(self._changes, version, lambda version: _of_changes(version, files))
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from indexes.builder.reindex import stored_keys
 from indexes.builder.report import read_problems
 from indexes.store.index import Index
 from indexes.store.keys import Keys, load_labeled
 from indexes.store.manifest import Manifest
+from indexes.store.search_kinds import stored_keys
 from retriever.types import FloatArray, IntArray
 
 
@@ -50,14 +50,9 @@ class StoredRows:
         """The rows of each index's entities among all."""
         return [np.flatnonzero(self._homes == home) for home in range(len(self.indexes))]
 
-    def place(self, row: int) -> tuple[int, int]:
-        """Returns the number of the index that stores an entity, and its row there."""
-        return int(self._homes[row]), int(self._own[row])
-
     def at(self, row: int) -> tuple[Index, int]:
         """Returns the index that stores an entity, and its row there."""
-        home, own = self.place(row)
-        return self.indexes[home], own
+        return self.indexes[self._homes[row]], int(self._own[row])
 
     def lines(self, name: str) -> Generator[bytes]:
         """Yields the lines of a file that has one per entity."""

@@ -166,22 +166,12 @@ class Version:
 
 def count(version: Version) -> Counts:
     """Returns the counts that the manifest would have after a compaction; reads only what has changed."""
-    base = version.base
-    total = _flat(base.manifest.counts, base)
+    total = version.base.manifest.counts
     if version.removed:
-        total -= _flat(_of_rows(base, np.array(list(version.removed.values()), np.int64)), base)
+        total = total.plus(_of_rows(version.base, np.array(list(version.removed.values()), np.int64)), -1)
     for entry in version.entries.values():
-        total += _flat(_of_change(entry.change), base)
-    *plain, _ = Counts.model_fields
-    numbers = total.tolist()
-    columns = dict(zip(base.columns, numbers[len(plain) :], strict=True))
-    return Counts(**dict(zip(plain, numbers, strict=False)), columns=columns)
-
-
-def _flat(counts: Counts, base: Index) -> IntArray:
-    """Returns counts in the order of the fields of `Counts`, those of the index's columns last."""
-    *plain, _ = counts.model_dump().values()
-    return np.array([*plain, *(counts.columns.get(name, 0) for name in base.columns)], np.int64)
+        total = total.plus(_of_change(entry.change))
+    return total
 
 
 def _of_rows(base: Index, rows: IntArray) -> Counts:

@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,28 +17,29 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from indexes.article_images import MainImage
 from indexes.ids import other_ids, spellings
 from indexes.lines import to_row
-from indexes.live.changes import Addition, Origin, from_bytes, to_bytes
+from indexes.live.changes import Origin, from_bytes, to_bytes
 from indexes.live.image_text import IndexText
 from indexes.live.index import LiveIndex
 from indexes.live.section_search import IndexSections
-from indexes.live.version import Entry, Version
+from indexes.live.version import Version
 from indexes.parts.layout import POSITIONS, WHOLE, content_of, fingerprint_of, part_of, read_part
 from indexes.parts.messages import Message, read, write
 from indexes.parts.weights import SharedWeights
 from indexes.store.article_store import load_array
 from indexes.store.columns import Encoded
 from indexes.store.index import Index
-from indexes.store.keys import labeled_numbers
 from indexes.store.manifest import RECOGNITION, read_manifest
 from indexes.store.section_words import SECTION_WORDS, QuestionWords
-from indexes.store.tokens import HostTokens
 from retriever.types import Entity, Filter, IntArray
 
 logger = logging.getLogger(__name__)
 
+_READING = frozenset(
+    ("about", "search", "entities", "find", "sample", "weights", "sections", "texts", "scores", "check", "stored")
+)
+"""The questions that change nothing, each answered by the method of its name."""
 _PREFIX = "column "
 """Before the name of a column among what is wanted of entities."""
 _AT_ONCE = 64
@@ -80,23 +81,6 @@ class PartAnswers:
         self._held: deque[list[Any]] = deque()
         self._holding, self._ordering = threading.Lock(), [threading.Lock() for _ in range(_AT_ONCE)]
         self._last: dict[tuple[str, str], int] = {}  # of each front and entity
-        self.answers: Mapping[str, Callable[[Message], bytes]] = {
-            name: getattr(self, name)
-            for name in (
-                "about",
-                "search",
-                "entities",
-                "find",
-                "sample",
-                "weights",
-                "sections",
-                "texts",
-                "scores",
-                "check",
-                "stored",
-            )
-        }
-
         self.answer("about", write({}))  # imports now what messages need, so that a front need not wait for it
 
     def answer(self, name: str, content: bytes) -> bytes:
@@ -109,9 +93,12 @@ class PartAnswers:
         try:
             if name == "apply":
                 return self.apply(message)
+            if name not in _READING:
+                raise KeyError(name)
             with self.index.pinned() as version:
                 self._hold(version)
-                return self.answers[name](message)
+                answer: bytes = getattr(self, name)(message)
+                return answer
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{name}: {error!r}") from error
 
@@ -168,24 +155,7 @@ class PartAnswers:
     def stored(self, message: Message) -> bytes:
         """Returns all that is stored of the entity at the only one of `rows`, as if it were added now."""
         [row] = message.columns["rows"].tolist()
-        home, own = self.index.at(row)
-        return write({"entity": [to_bytes(home.change if isinstance(home, Entry) else self._addition(home, own, row))]})
-
-    def _addition(self, files: Index, own: int, row: int) -> Addition:
-        path, spans = files.image_path(own), (files.token_rows(own), files.section_rows(own), files.labeled_rows(own))
-        tokens, sections, labeled = map(len, spans)
-        return Addition(
-            files.entity(own),
-            files.summary(own),
-            MainImage(),
-            b"" if path is None else path.read_bytes(),
-            self._text.keys_of(row),
-            *files.stored_tokens(spans[0]),
-            len(labeled_numbers(files.folder, files.manifest, own)),
-            labeled,
-            tokens - sections - labeled,
-            {name: column.of(own) for name, column in files.columns.items()},
-        )
+        return write({"entity": [to_bytes(self.index.stored(row))]})
 
     def search(self, message: Message) -> bytes:
         """Finds the entities nearest to `queries`, with their positions in the whole, by which equals are ranked."""
@@ -204,7 +174,7 @@ class PartAnswers:
                 columns[name] = [one.values.tobytes() for one in encoded]
                 columns[f"{name} parts"] = [one.parts.tobytes() for one in encoded]
             elif name == "tokens":
-                tokens = list(map(self._tokens, rows))
+                tokens = [self.index.stored_tokens(self.index.token_rows(row)) for row in rows]
                 columns["tokens"] = [one.values.tobytes() for one in tokens]
                 columns["scales"] = [one.scales.tobytes() for one in tokens]
                 counts = [(self.index.token_rows(row), self.index.section_rows(row)) for row in rows]
@@ -212,12 +182,6 @@ class PartAnswers:
             else:
                 columns[name] = [self._content(name, row) for row in rows]
         return write(columns, widths=widths)
-
-    def _tokens(self, row: int) -> HostTokens:
-        home, own = self.index.at(row)
-        if isinstance(home, Index):
-            return home.stored_tokens(home.token_rows(own))
-        return HostTokens(home.change.tokens, home.change.scales)
 
     def _encoded(self, name: str, row: int) -> Encoded:
         encoded = self.index.column(name, row)

@@ -7,6 +7,7 @@ import shutil
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -89,8 +90,5 @@ def _joined(whole: Manifest, parts: Sequence[Manifest]) -> Manifest:
     changes = sum(part.changes - whole.changes for part in parts)
     if not changes:
         return whole
-    columns = {name: sum(part.counts.columns[name] for part in parts) for name in whole.counts.columns}
-    names = [name for name in Counts.model_fields if name != "columns"]
-    sums = {name: sum(getattr(part.counts, name) for part in parts) for name in names}
-    counts = Counts(**sums, columns=columns)
+    counts = reduce(Counts.plus, (part.counts for part in parts))
     return whole.model_copy(update={"changes": whole.changes + changes, "counts": counts})

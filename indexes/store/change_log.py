@@ -89,7 +89,7 @@ class ChangeLog:
         """
         if self._broken:
             raise OSError(f"{self.path}: an earlier change could not be written or undone; free space, then restart")
-        if not self._in_place():
+        if not is_at(self._file, self.path):  # writes to a deleted file would be lost when it closes
             reason = "the log was removed or replaced, so the change was not made; restore the index, then restart"
             raise OSError(errno.ENOENT, reason, str(self.path))
         blob = b"".join(_framed(content) for content in contents)
@@ -109,13 +109,6 @@ class ChangeLog:
     def close(self) -> None:
         """Closes the file."""
         os.close(self._file)
-
-    def _in_place(self) -> bool:
-        """Returns whether the path still names the open file; writes to a deleted file would be lost when it closes."""
-        try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self._file))
-        except FileNotFoundError:
-            return False
 
     def _undo(self) -> None:
         """Truncates what was written of a change; if even that fails, no more changes are accepted."""
@@ -181,6 +174,14 @@ def has_changes(path: Path) -> bool:
     """Returns whether a log has more than its first record."""
     records = read_log(path)
     return next(records, None) is not None and next(records, None) is not None
+
+
+def is_at(file: int, path: Path) -> bool:
+    """Returns whether a path still names an open file."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def sync_folder(folder: Path) -> None:

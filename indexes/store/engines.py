@@ -16,15 +16,25 @@ from retriever.types import BoolArray, FloatArray, IntArray
 _OURS = {"milvus": "indexes.store.search_milvus:MILVUS", "lancedb": "indexes.store.search_lancedb:LANCEDB"}
 
 
-class KeySearch(Protocol):
-    """A `Search` that can also return what it searches."""
+class Search(Protocol):
+    """Finds the vectors with the largest inner products."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """See `Search`."""
+        """Number of vectors and their length."""
 
     def search(self, vectors: torch.Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
-        """See `Search`."""
+        """Returns inner products float32 and rows int64, both [B, k], best first, padded with -inf and -1.
+
+        Args:
+            vectors: What to search for, [B, length].
+            k: Number of results.
+            among: Which rows may be found; by default all.
+        """
+
+
+class KeySearch(Search, Protocol):
+    """A search that can also return what it searches."""
 
     def read(self, rows: IntArray) -> FloatArray:
         """Returns the vectors of some rows, [len(rows), length]."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from indexes.store.engines import find_engine
+from indexes.store.engines import Search, find_engine
 from indexes.store.keys import Keys
 from indexes.store.manifest import Inputs, SearchRecord
 from indexes.store.recall import held_out_queries
-from indexes.store.search import DeviceSearch, FaissSearch, GpuSearch, RescoredSearch, Search, load_vectors, read_faiss
+from indexes.store.search import DeviceSearch, FaissSearch, GpuSearch, RescoredSearch, load_vectors, read_faiss
 from indexes.store.search_kinds import write_search
 from retriever.protocols import DualEncoder
 

@@ -17,7 +17,7 @@ from indexes.store.article_store import ArticleStore, load_array, opened
 from indexes.store.columns import ColumnModel, Encoded, StoredColumn, column_files, columns, columns_of
 from indexes.store.entity_index import open_search
 from indexes.store.generations import settled_files
-from indexes.store.keys import IMAGE_WEIGHT, as_query, labeled_owners, load_owners
+from indexes.store.keys import IMAGE_WEIGHT, StoredKeys, as_query, labeled_owners, load_owners
 from indexes.store.layout import REBUILD
 from indexes.store.manifest import (
     IMAGE_OWNERS,
@@ -46,7 +46,7 @@ class OpenOptions(TypedDict, total=False):
     Attributes:
         encoder: Step 1's model; the index must have been built with it.
         fusion: Step 2's model; the index must have been built with it.
-        sections: Step 3's encoder; the index must have been built with it, or have no vectors of sections.
+        columns: The models of columns, by the names of these; the index must have been built with them.
         device: The device for search and MaxSim, by default "cpu".
         image_weight: Weight of the main image, in 0..1, if step 1 searches main image and summary together; by default
             `IMAGE_WEIGHT`.
@@ -85,8 +85,7 @@ class Index(ArticleStore):
     ) -> None:
         super().__init__(folder, manifest.files["entities.jsonl"].sha256)
         self.manifest = manifest
-        self.device, self.gpu_search = device, gpu_search
-        self.image_weight = image_weight
+        self.device, self.image_weight = device, image_weight
         self._token_offsets: IntArray = load_array(folder / "token_offsets.npy")
         self._labeled_owners = labeled_owners(folder, manifest)
         self._image_owners = (
@@ -150,6 +149,11 @@ class Index(ArticleStore):
     def fingerprint(self) -> str:
         """A hash of what a search finds: of the manifest, with the checksums of all files, and of `image_weight`."""
         return hashlib.sha256(self.manifest.to_json() + repr(self.image_weight).encode()).hexdigest()[:16]
+
+    @cached_property
+    def keys(self) -> StoredKeys:
+        """The keys of the entities in its files, read from these when needed."""
+        return StoredKeys(self.folder, self.manifest)
 
     @cached_property
     def fields(self) -> Any:

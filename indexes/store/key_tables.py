@@ -31,7 +31,7 @@ from indexes.store.layout import REBUILD
 from indexes.store.manifest import KEY_IDS, SearchRecord
 from indexes.store.recall import ExactSearch, HeldOutQueries
 from indexes.store.search import DEPTH, SCANNED
-from indexes.store.search_kinds import MARGIN, TARGET, Tuning, blocks, write_key_vectors
+from indexes.store.search_kinds import MARGIN, TARGET, Tuning, write_key_vectors
 from retriever.files import write_whole
 from retriever.types import BoolArray, FloatArray, IntArray
 
@@ -211,7 +211,7 @@ def _write(
     else:
         done = started["done"]
     with progress_bar(total=len(keys.rows), initial=done, desc="upload keys", unit="key") as bar:
-        for start, block in blocks(keys, done):
+        for start, block in keys.blocks(done):
             part = ids[keys.rows[start : start + len(block)]]
             if start == done and start:  # some of it may have arrived
                 table.delete(part)
@@ -247,7 +247,7 @@ def _update(
     table, ids = connect(record.uri, record.collection), key_ids(folder, keys)
     gone = np.setdiff1d(key_ids(old_folder, old)[old.rows], ids[keys.rows])
     table.delete(np.concatenate([gone, ids[changed]]))
-    for start, block in blocks(keys._replace(rows=changed)):
+    for start, block in keys._replace(rows=changed).blocks():
         table.add(ids[changed[start : start + len(block)]], block)
     if (count := table.finish()) < len(keys.rows):
         raise OSError(f"{record.kind} {_lacks(table, count, keys)}; drop it and {REBUILD}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,14 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from indexes.growing import release
 from indexes.store.manifest import LABELED_KEYS, OWNERS, Candidates, Manifest
 from indexes.store.search import StoredVectors
 from retriever.types import FloatArray, IntArray
 
 IMAGE_WEIGHT = 0.5
 """Weight of the main image in a combined key, unless a profile sets another."""
-
-
+BLOCK = 16384
+"""Keys in memory at a time."""
 NO_OWNERS: IntArray = np.empty(0, np.int64)
 """The owners of further keys where there are none."""
 
@@ -53,6 +55,14 @@ class Keys(NamedTuple):
         """Returns the keys with the numbers `rows`, float32 [len(rows), length]."""
         return np.concatenate([part[rows] for part in self.parts], axis=1, dtype=np.float32)
 
+    def blocks(self, first: int = 0, size: int | None = None) -> Iterator[tuple[int, FloatArray]]:
+        """Yields the keys from position `first` on in blocks, each with its position; holds one block in memory."""
+        size = size or BLOCK
+        for start in range(first, len(self.rows), size):
+            yield start, self.read(self.rows[start : start + size])
+            for part in self.parts:
+                release(part)
+
 
 def load_owners(folder: Path, manifest: Manifest) -> IntArray:
     """Returns the entity of each further key of an index, ascending, int64 [F]."""
@@ -86,37 +96,31 @@ def labeled_owners(folder: Path, manifest: Manifest) -> IntArray:
     return np.sort(np.concatenate([main, load_owners(folder, manifest)[further]]))
 
 
-def labeled_numbers(folder: Path, manifest: Manifest, row: int) -> IntArray:
-    """Returns the numbers of an entity's keys that are labeled images, int64: the last of its keys, possibly all."""
-    labeled = load_labeled(folder, manifest)
-    if not len(labeled):
-        return labeled
-    own = _numbers(folder, manifest, row)
-    found: IntArray = own[np.isin(own, labeled)]
-    return found
+class StoredKeys:
+    """The keys of the entities of an index, read from its files one by one.
 
+    Args:
+        folder: The folder of its files.
+        manifest: Its manifest.
+    """
 
-def labeled_keys(folder: Path, manifest: Manifest, row: int) -> FloatArray:
-    """Returns those keys of an entity that are labeled images, float32 [keys, length of a key]."""
-    return _read(folder, manifest, labeled_numbers(folder, manifest, row))
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self._entities, self._vectors = manifest.counts.entities, StoredVectors(folder, manifest.search)
+        self._owners, self._labeled = load_owners(folder, manifest), load_labeled(folder, manifest)
 
+    def of(self, row: int) -> FloatArray:
+        """Returns the keys of an entity, float32 [keys, length of a key]: none if it is not searchable."""
+        numbers, known = self._numbers(row), self._vectors.rows
+        pairs = zip(numbers.tolist(), np.searchsorted(known, numbers).tolist(), strict=True)
+        places = [place for number, place in pairs if place < len(known) and known[place] == number]
+        keys = [self._vectors.read(place, place + 1) for place in places]
+        return np.concatenate([np.empty((0, self._vectors.dimension), np.float32), *keys], dtype=np.float32)
 
-def article_keys(folder: Path, manifest: Manifest, row: int) -> FloatArray:
-    """Returns those keys of an entity that are not labeled images, float32 [keys, length of a key]."""
-    numbers = _numbers(folder, manifest, row)
-    return _read(folder, manifest, numbers[~np.isin(numbers, labeled_numbers(folder, manifest, row))])
+    def labeled(self, row: int) -> int:
+        """Returns how many of an entity's keys are labeled images: the last of them, possibly all."""
+        return int(np.isin(self._numbers(row), self._labeled).sum())
 
-
-def _numbers(folder: Path, manifest: Manifest, row: int) -> IntArray:
-    """Returns the numbers that an entity's keys have if it is searchable."""
-    first, last = np.searchsorted(load_owners(folder, manifest), [row, row + 1])
-    further = manifest.counts.entities + np.arange(first, last, dtype=np.int64)
-    return np.concatenate([np.array([row], np.int64), further])
-
-
-def _read(folder: Path, manifest: Manifest, numbers: IntArray) -> FloatArray:
-    if not len(numbers):
-        return np.empty((0, manifest.key_length), np.float32)
-    stored = StoredVectors(folder, manifest.search)
-    places = np.searchsorted(stored.rows, numbers).tolist()
-    return np.concatenate([stored.read(place, place + 1) for place in places]).astype(np.float32)
+    def _numbers(self, row: int) -> IntArray:
+        """Returns the numbers that an entity's keys have if it is searchable."""
+        first, last = np.searchsorted(self._owners, [row, row + 1]).tolist()
+        return np.array([row, *range(self._entities + first, self._entities + last)], np.int64)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from indexes.store.change_log import is_at
+
 LOCK = ".lock"
 """The lock file in the folder of an index; it exists only while a process writes, or after a kill."""
 
@@ -74,7 +76,7 @@ def _acquired(path: Path) -> int:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(file, path):
+            if is_at(file, path):
                 return file
         except BlockingIOError as error:
             by = os.read(file, 4096).decode(errors="replace") or "another process"
@@ -87,13 +89,6 @@ def _acquired(path: Path) -> int:
             os.close(file)
             raise OSError(error.errno, f"{error.strerror}: its file system cannot lock files", str(path)) from error
         os.close(file)  # its last holder has removed it in the meantime
-
-
-def _is_at(file: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _command() -> str:

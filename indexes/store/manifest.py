@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
@@ -137,6 +137,13 @@ class Counts(_Model):
     labeled_tokens: int = 0
     image_tokens: int = 0
     columns: dict[str, int] = {}
+
+    def plus(self, other: Self, times: int = 1) -> Self:
+        """Returns these counts with so many times the others."""
+        names, columns = self.__class__.model_fields.keys() - {"columns"}, self.columns.keys() | other.columns.keys()
+        sums = {name: getattr(self, name) + times * getattr(other, name) for name in names}
+        rows = {name: self.columns.get(name, 0) + times * other.columns.get(name, 0) for name in sorted(columns)}
+        return self.__class__(**sums, columns=rows)
 
 
 class SearchRecord(_Model):

@@ -14,10 +14,10 @@ from PIL import Image
 from torch.nn import functional
 
 from indexes.growing import release
+from indexes.store.engines import Search
 from indexes.store.keys import Keys, as_query
 from indexes.store.layout import THUMBNAILS
 from indexes.store.manifest import Candidates, keys_are_images
-from indexes.store.search import Search
 from retriever.images import load_image
 from retriever.protocols import DualEncoder
 from retriever.types import FloatArray, IntArray
@@ -32,8 +32,6 @@ _BATCH = 32
 """Images per encoder call."""
 _TOGETHER = 8
 """Queries per search."""
-_BLOCK = 16384
-"""Keys in memory at a time."""
 
 
 class HeldOutQueries(NamedTuple):
@@ -113,12 +111,9 @@ class ExactSearch:
     def __init__(self, keys: Keys, queries: torch.Tensor, k: int) -> None:
         self._keys, self._queries, self.k = keys, queries.float().cpu(), min(k, len(keys.rows))
         best = torch.empty(len(queries), 0)
-        for start in range(0, len(keys.rows), _BLOCK):
-            products = self._queries @ torch.from_numpy(keys.read(keys.rows[start : start + _BLOCK])).T
-            best = torch.cat([best, products], dim=1)
+        for _, block in keys.blocks():
+            best = torch.cat([best, self._queries @ torch.from_numpy(block).T], dim=1)
             best = best.topk(min(self.k, best.shape[1]), dim=1).values
-            for part in keys.parts:
-                release(part)
         self._last: FloatArray = best[:, -1].numpy() if self.k else np.empty(0, np.float32)
 
     def recall(self, search: Search, *mapped: NDArray[Any]) -> float | None:

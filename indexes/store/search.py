@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import faiss
 import numpy as np
@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from indexes.store.engines import find_engine
+from indexes.store.engines import Search, find_engine
 from indexes.store.manifest import KEY_IDS, SEARCH, VECTORS, SearchRecord
 from retriever.gpu import to_device
 from retriever.types import BoolArray, FloatArray, IntArray
@@ -36,23 +36,6 @@ _COPIED = 1 << 18
 
 GpuSearch = Literal["torch", "faiss"]
 """The library that searches on a GPU: PyTorch, always exactly, or FAISS (`indexes.store.search_faiss_gpu`)."""
-
-
-class Search(Protocol):
-    """Finds the vectors with the largest inner products."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of vectors and their length."""
-
-    def search(self, vectors: Tensor, k: int, among: BoolArray | None = None) -> tuple[FloatArray, IntArray]:
-        """Returns inner products float32 and rows int64, both [B, k], best first, padded with -inf and -1.
-
-        Args:
-            vectors: What to search for, [B, length].
-            k: Number of results.
-            among: Which rows may be found; by default all.
-        """
 
 
 class FaissSearch:

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from indexes.store.engines import Search
 from indexes.store.manifest import FAISS_KINDS, SearchRecord
-from indexes.store.search import DEPTH, Search, StoredVectors, load_vectors, padded, read_faiss, rescored, to_host
+from indexes.store.search import DEPTH, StoredVectors, load_vectors, padded, read_faiss, rescored, to_host
 from retriever.gpu import to_device
 from retriever.types import BoolArray, FloatArray, IntArray
 
@@ -184,15 +185,6 @@ class FaissGpuVectors:
                 index.add(read(part, min(part + _ADDED, stop)).astype(np.float32))
         self._rows = torch.from_numpy(rows).to(gpu.device)
         self.shape: tuple[int, int] = (len(rows), length)
-
-    @classmethod
-    def of(cls, vectors: Tensor) -> FaissGpuVectors:
-        """Returns a search over FAISS's own copy of vectors float16 [N, length] on a GPU; rows are their positions."""
-
-        def read(start: int, stop: int) -> NDArray[np.float16]:
-            return vectors[start:stop].cpu().numpy()
-
-        return cls(FaissGpu(vectors.device), read, vectors.shape[1], np.arange(len(vectors)))
 
     @torch.inference_mode()
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,13 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from indexes.growing import release
+from indexes.growing import new_array, release
 from indexes.progress import progress_bar
-from indexes.store.keys import Keys
-from indexes.store.manifest import FAISS_KINDS, SEARCH, VECTORS, SearchRecord
+from indexes.store.engines import Search
+from indexes.store.keys import BLOCK, Keys, load_owners
+from indexes.store.manifest import FAISS_KINDS, SEARCH, VECTORS, SearchRecord, read_manifest
 from indexes.store.recall import ExactSearch, HeldOutQueries, draw_rows
-from indexes.store.search import DEPTH, FaissSearch, RescoredSearch, Search, load_vectors
+from indexes.store.search import DEPTH, FaissSearch, RescoredSearch, StoredVectors, load_vectors
 from retriever.files import replace_with, replacing
 from retriever.types import FloatArray, IntArray
 
@@ -39,8 +40,6 @@ _TRAINED = 65536
 """Training keys for kinds without lists."""
 _MOST_TRAINED = 2048 * _PER_LIST
 """Most training keys, in float32 in memory; with 4,096 lists, each gets 20."""
-_BLOCK = 16384
-"""Keys in memory at a time besides FAISS's own."""
 _SAMPLED = 512
 """Keys of a sample read at a time; each also brings its neighbors in the file into memory."""
 
@@ -172,7 +171,7 @@ def _filled(description: str, keys: Keys) -> Any:
         faiss.omp_set_num_threads(1)  # the graph depends on the order of insertion
     try:
         with progress_bar(total=len(keys.rows), desc="entity index", unit="entity") as bar:
-            for start, block in blocks(keys):
+            for start, block in keys.blocks():
                 index.add_with_ids(block, keys.rows[start : start + len(block)])
                 bar.update(len(block))
     finally:
@@ -196,18 +195,9 @@ def _reserve(index: Any, count: int) -> None:
 
 def _read_sample(keys: Keys, rows: IntArray) -> FloatArray:
     sample = np.empty((len(rows), keys.length), np.float32)
-    for start, block in blocks(keys._replace(rows=rows), size=_SAMPLED):
+    for start, block in keys._replace(rows=rows).blocks(size=_SAMPLED):
         sample[start : start + len(block)] = block
     return sample
-
-
-def blocks(keys: Keys, first: int = 0, size: int | None = None) -> Iterator[tuple[int, FloatArray]]:
-    """Yields the keys from position `first` on in blocks, each with its position; holds one block in memory."""
-    size = size or _BLOCK
-    for start in range(first, len(keys.rows), size):
-        yield start, keys.read(keys.rows[start : start + size])
-        for part in keys.parts:
-            release(part)
 
 
 def _write_faiss(index: Any, path: Path) -> None:
@@ -219,8 +209,24 @@ def _write_faiss(index: Any, path: Path) -> None:
 
 def write_key_vectors(folder: Path, keys: Keys) -> None:
     """Writes `vectors.npy` with the keys of all entities."""
-    exact = ((keys.rows[start : start + len(block)], block) for start, block in blocks(keys))
+    exact = ((keys.rows[start : start + len(block)], block) for start, block in keys.blocks())
     write_vectors(folder / VECTORS, (len(keys.parts[0]), keys.length), exact)
+
+
+def stored_keys(folder: Path, scratch: Path) -> Keys:
+    """Returns the keys that an index stores, memory-mapped; without `vectors.npy`, from `scratch`."""
+    manifest = read_manifest(folder)
+    stored = StoredVectors(folder, manifest.search)
+    if manifest.search is None or not manifest.search.rescored or not (folder / VECTORS).is_file():
+        starts = range(0, len(stored.rows), BLOCK)
+        blocks = ((stored.rows[start : start + BLOCK], stored.read(start, start + BLOCK)) for start in starts)
+        count = manifest.counts.entities + manifest.counts.further_keys
+        write_vectors(scratch, (count, stored.dimension), blocks)
+        array = np.load(scratch, mmap_mode="r", allow_pickle=False)
+    else:
+        array = load_vectors(folder)
+    halves = np.split(array, 2, axis=1) if manifest.inputs.candidates == "combined" else [array]
+    return Keys(tuple(halves), stored.rows, load_owners(folder, manifest))
 
 
 def write_vectors(path: Path, shape: tuple[int, int], blocks: Iterable[tuple[IntArray, NDArray[Any]]]) -> None:
@@ -229,23 +235,14 @@ def write_vectors(path: Path, shape: tuple[int, int], blocks: Iterable[tuple[Int
     Args:
         path: The file.
         shape: Number of rows and length of a vector.
-        blocks: Rows, ascending, and their vectors [rows, length].
+        blocks: Rows, and their vectors [rows, length].
     """
-    with replacing(path) as partial, partial.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f2", "fortran_order": False, "shape": shape})
-        start = file.tell()
-        file.truncate(start + shape[0] * shape[1] * 2)
+    with replacing(path) as partial:
+        array = new_array(partial, shape, np.float16)
         for rows, block in blocks:
-            for run in _runs(rows):
-                file.seek(start + int(rows[run.start]) * shape[1] * 2)
-                file.write(block[run.start : run.stop].astype("<f2").tobytes())
-
-
-def _runs(rows: IntArray) -> Iterator[range]:
-    """Yields the positions of each run of consecutive rows."""
-    ends = [*(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
-    for start, stop in zip([0, *ends], ends, strict=False):
-        yield range(start, stop)
+            array[rows] = block
+            release(array)
+        array.flush()
 
 
 def _settings(kind: str, index: Any) -> list[Tuning]:

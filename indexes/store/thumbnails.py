@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,28 +53,13 @@ def check_thumbnails(folder: Path, manifest: Manifest) -> None:
         raise ValueError(f"{folder / THUMBNAILS}: thumbnails differ from their checksum; {REBUILD}")
 
 
-@dataclass(frozen=True, slots=True)
-class SharedImages:
-    """Main images that several entities share: no photograph tells these entities apart.
+def shared_images(hashes: Hashes, articles: Sequence[Entity]) -> dict[str, Any]:
+    """Returns which main images several entities share, by their thumbnails: no photograph tells these entities apart.
 
-    Attributes:
-        images: Number of such images.
-        entities: Number of entities that have one of them.
-        most_frequent: Up to `LISTED` of these images: `image` as its first entity names it, the number of `entities`
-            that share it, and the first of their `ids`.
+    For `report.json`: the number of such images, that of the entities that have one of them, and up to `LISTED` of the
+    images, the most frequent first: `image` as its first entity names it, the number of `entities` that share it, and
+    the first of their `ids`.
     """
-
-    images: int
-    entities: int
-    most_frequent: list[dict[str, Any]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the figures for `report.json`."""
-        return asdict(self)
-
-
-def shared_images(hashes: Hashes, articles: Sequence[Entity]) -> SharedImages:
-    """Finds main images that several entities share, by comparing thumbnails."""
     rows = np.flatnonzero(hashes.any(axis=1))
     names = np.ascontiguousarray(hashes[rows, :8]).view(np.int64).ravel()  # 64 bits tell millions of images apart
     _, group, counts = np.unique(names, return_inverse=True, return_counts=True)
@@ -88,7 +72,7 @@ def shared_images(hashes: Hashes, articles: Sequence[Entity]) -> SharedImages:
         found = members[starts[one] : starts[one] + min(int(counts[one]), _EXAMPLES)].tolist()
         ids = [articles[row].id for row in found]
         listed.append({"image": articles[found[0]].image, "entities": int(counts[one]), "ids": ids})
-    return SharedImages(len(shared), int(counts[shared].sum()), listed)
+    return {"images": len(shared), "entities": int(counts[shared].sum()), "most_frequent": listed}
 
 
 def plain_images(folder: Path, articles: Sequence[Entity]) -> dict[str, Any]:

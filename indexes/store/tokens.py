@@ -253,20 +253,8 @@ class Residency(NamedTuple):
         """Returns the residency of tokens on a device as it is now."""
         if device.type != "cuda":
             return cls(needed)
-        free = torch.cuda.mem_get_info(device)[0]
-        return cls.of(needed, free, torch.cuda.memory_reserved(device), torch.cuda.memory_allocated(device))
-
-    @classmethod
-    def of(cls, needed: int, free: int, reserved: int, allocated: int) -> Self:
-        """Returns the residency on a GPU by numbers of bytes.
-
-        Args:
-            needed: What the tokens take.
-            free: What no process holds, by the driver.
-            reserved: What PyTorch holds in this process.
-            allocated: What tensors occupy of that; PyTorch reuses the rest.
-        """
-        return cls(needed, free + reserved - allocated)
+        reused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # PyTorch's, of freed tensors
+        return cls(needed, torch.cuda.mem_get_info(device)[0] + reused)
 
     @property
     def on_gpu(self) -> bool:

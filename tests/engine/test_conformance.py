@@ -45,7 +45,7 @@ def written(folder: Path, database: Database, count: int, width: int) -> tuple[K
 
 
 def test_an_upload_resumes(tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexes.store.search_kinds._BLOCK", 200)
+    monkeypatch.setattr("indexes.store.keys.BLOCK", 200)
     vectors = clustered(600, 16)
     keys = Keys((vectors,), np.delete(np.arange(600), [3, 400]), np.repeat(np.arange(50), 2))
     queries = torch.from_numpy(clustered(20, 16, seed=1))

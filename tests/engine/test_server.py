@@ -47,7 +47,7 @@ class Upload:
 
 @pytest.fixture
 def upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Upload:
-    monkeypatch.setattr("indexes.store.search_kinds._BLOCK", 1000)
+    monkeypatch.setattr("indexes.store.keys.BLOCK", 1000)
     return Upload(tmp_path)
 
 

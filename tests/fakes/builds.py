@@ -74,13 +74,7 @@ def burning(model: Fused, calls: int) -> Fused:
 
 def build(kb: Path, images: Path | None, out: Path, **changes: Any) -> Index:
     """Builds an index with fake models, two entities per batch."""
-    options: dict[str, Any] = {
-        "summarizer": FakeSummarizer(),
-        "encoder": FakeEncoder(),
-        "fusion": FakeFusion(),
-        "batch_size": 2,
-    }
-    return build_index(kb, images, out, **options | changes)
+    return build_index(kb, images, out, **{"batch_size": 2} | changes)
 
 
 def kill(kb: Path, images: Path | None, out: Path, **changes: Any) -> None:

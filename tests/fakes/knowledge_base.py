@@ -8,7 +8,6 @@ from typing import Any
 
 from PIL import Image
 
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index
 
 FLAGS: dict[str, list[str]] = {"France": ["blue", "white", "red"], "Ireland": ["green", "white"], "Plain": ["yellow"]}
@@ -70,6 +69,5 @@ def build_small_index(folder: Path, **changes: Any) -> Path:
     `changes` are arguments of `build_index`.
     """
     kb, images = write_kb(folder)
-    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    build_index(kb, images, folder / "index", **models | changes)
+    build_index(kb, images, folder / "index", **changes)
     return folder / "index"

@@ -54,17 +54,22 @@ class World:
         options: Further arguments of `build_index`.
     """
 
+    folder: Path
+    index: Path
+    images: Path
+    options: dict[str, Any]
+
     def __init__(self, folder: Path, articles: Sequence[Entity], **options: Any) -> None:
-        self.folder, self.index, self.images = folder, folder / "index", folder / "images"
-        self.options: dict[str, Any] = {"candidates": "combined", "tokens": "int8"} | options
-        self.images.mkdir(parents=True)
+        vars(self).update(vars(self.at(folder, **options)))
         self.build(articles, self.index)
 
     @classmethod
-    def at(cls, folder: Path) -> Self:
-        """Returns a world that exists, for another process."""
+    def at(cls, folder: Path, **options: Any) -> Self:
+        """Returns a world that exists, as for another process, or whose index is still to be built."""
         world = object.__new__(cls)
         world.folder, world.index, world.images = folder, folder / "index", folder / "images"
+        world.options = {"candidates": "combined", "tokens": "int8"} | options
+        world.images.mkdir(parents=True, exist_ok=True)
         return world
 
     def paint(self, entities: Iterable[Entity]) -> None:
@@ -81,15 +86,7 @@ class World:
         self.paint(articles)
         kb = self.folder / f"{out.name}.jsonl"
         kb.write_text("".join(json.dumps(as_row(one)) + "\n" for one in articles), encoding="utf-8")
-        return build_index(
-            kb,
-            self.images,
-            out,
-            summarizer=FakeSummarizer(),
-            encoder=FakeEncoder(),
-            fusion=FakeFusion(),
-            **self.options,
-        )
+        return build_index(kb, self.images, out, **self.options)
 
     def open(self, **options: Any) -> LiveIndex:
         """Opens the index as a reader does."""

@@ -11,7 +11,7 @@ from indexes.builder.plan import BuildPlan, IndexDesign
 from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase, image_source
 from indexes.store.index import Index
-from tests.fakes.models import FakeEncoder, FakeSummarizer
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 
 _SETTINGS, _READING = ({field.name for field in fields(kind)} for kind in (IndexDesign, KnowledgeBase))
 
@@ -19,14 +19,15 @@ _SETTINGS, _READING = ({field.name for field in fields(kind)} for kind in (Index
 def plan(kb: Path, images: Path | None, out: Path, **options: Any) -> BuildPlan:
     """Returns a plan; `options` are attributes of `BuildPlan`, `IndexDesign` and `KnowledgeBase`, and `sections`.
 
-    That is the model of the column of sections.
+    That is the model of the column of sections. Without others, the models are fakes.
     """
+    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     if (sections := options.pop("sections", None)) is not None:
         options["columns"] = {"sections": sections}
     design = {name: options.pop(name) for name in _SETTINGS & options.keys()}
     reading = {name: options.pop(name) for name in _READING & options.keys()}
     articles = KnowledgeArticles(KnowledgeBase(kb=kb, images=images, **reading))
-    return BuildPlan(articles=articles, out=out, design=IndexDesign(**design), **options)
+    return BuildPlan(articles=articles, out=out, design=IndexDesign(**design), **models | options)
 
 
 def build_index(kb: Path, images: Path | None, out: Path, **options: Any) -> Index:
@@ -37,6 +38,5 @@ def build_index(kb: Path, images: Path | None, out: Path, **options: Any) -> Ind
 def indexed(kb: Path, images: Path | None = None, *, out: Path | None = None, **options: Any) -> dict[str, Any]:
     """Returns the articles of a knowledge base by its index, built beside it, and their images: what trainings read."""
     out = out or kb.with_name(f"{kb.name}-index")
-    models: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": None, "summarizer": FakeSummarizer()}
     source = image_source(images, kb, options.get("kb_format"))
-    return {"index": build_index(kb, images or kb, out, **models | options), "originals": source}
+    return {"index": build_index(kb, images or kb, out, **{"fusion": None} | options), "originals": source}

@@ -232,7 +232,7 @@ def test_a_changed_article_keeps_its_labeled_images(tmp_path: Path, candidates: 
     editor = world.editor()
     world.put(editor, article("a", 7, image=None))  # keeps them even without a main image of its own
     row = editor.index.row_of("kb/a")
-    assert row is not None and len(editor.index.labeled_keys(row)) == 2
+    assert row is not None and editor.index.stored(row).labeled == 2
     assert (len(editor.index.section_rows(row)), len(editor.index.token_rows(row))) == (0, 2)
     world.put(editor, final[0], final[2], final[4])
     editor.remove(["kb/c"])
@@ -247,11 +247,11 @@ def test_a_changed_article_keeps_its_labeled_images(tmp_path: Path, candidates: 
     assert np.load(fresh.folder / "labeled_keys.npy").tolist() == [3, 6, 7, 9, 10, 11]
     world.put(editor, article("b", 3))  # of the new files
     row = editor.index.row_of("kb/b")
-    assert row is not None and len(editor.index.labeled_keys(row)) == 2
+    assert row is not None and editor.index.stored(row).labeled == 2
     editor.remove(["kb/b"])
     world.put(editor, article("b", 3))
     row = editor.index.row_of("kb/b")
-    assert row is not None and len(editor.index.labeled_keys(row)) == 0  # removed together with it
+    assert row is not None and editor.index.stored(row).labeled == 0  # removed together with it
     editor.index.close()
 
 

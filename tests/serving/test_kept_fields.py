@@ -46,9 +46,8 @@ def state(live: Live, id: str) -> tuple[Entity, bytes, list[Any]]:
     index = live.editor.index
     row = index.row_of(id)
     assert row is not None
-    path = index.image_path(row)
-    arrays = [index.article_keys(row).tolist(), index.image_tokens(row)[0].tolist()]
-    return index.entity(row), b"" if path is None else path.read_bytes(), arrays
+    stored = index.stored(row)
+    return stored.entity, stored.thumbnail, [stored.keys.tolist(), stored.tokens[stored.token_sections :].tolist()]
 
 
 def put(live: Live, id: str, row: dict[str, Any], **files: Any) -> list[str]:

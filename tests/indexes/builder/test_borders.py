@@ -11,14 +11,12 @@ import torch
 from PIL import Image
 
 from indexes.live.drafts import DraftEditor
-from indexes.store.generations import current_files
 from indexes.store.index import Index
-from indexes.store.keys import article_keys
 from retriever.borders import RULE, trim
-from tests.fakes.live import World, article, as_row, data_of, painting
+from tests.fakes.live import World, article, as_row, painting
 from tests.fakes.models import FakeEncoder
 
-OPTIONS: dict[str, Any] = {"candidates": "image", "image_keys": 3, "trim_borders": True}
+OPTIONS: dict[str, Any] = {"candidates": "image", "tokens": "float16", "image_keys": 3, "trim_borders": True}
 
 
 def card(seed: int = 3) -> Image.Image:
@@ -30,12 +28,9 @@ def card(seed: int = 3) -> Image.Image:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    (tmp_path / "images").mkdir()
-    card().save(tmp_path / "images" / "card.png")
-    painting(4).save(tmp_path / "images" / "whole.png")
-    world = object.__new__(World)
-    world.folder, world.index, world.images = tmp_path, tmp_path / "index", tmp_path / "images"
-    world.options = dict(OPTIONS)
+    world = World.at(tmp_path, **OPTIONS)
+    card().save(world.images / "card.png")
+    painting(4).save(world.images / "whole.png")
     return world
 
 
@@ -70,17 +65,6 @@ def test_an_index_without_such_keys_is_built_again_only_if_it_is_replaced(world:
     assert world.build(articles, world.index).manifest.inputs.borders == RULE
 
 
-def test_a_change_gives_what_a_build_gives(world: World) -> None:
-    first, final = article("a"), [article("a"), article("b", image="card.png", further=1)]
-    world.build([first], world.index)
-    editor = world.editor()
-    world.put(editor, final[1])
-    editor.index.compact()
-    editor.close()
-    world.build(final, world.folder / "fresh")
-    assert data_of(current_files(world.index)) == data_of(world.folder / "fresh")
-
-
 @pytest.mark.parametrize(("old", "new"), [("card.png", "whole.png"), ("whole.png", "card.png")])
 def test_the_key_within_a_border_goes_with_its_image(world: World, old: str, new: str) -> None:
     before, after = (article("a", image=name, further=1) for name in (old, new))
@@ -94,7 +78,7 @@ def test_the_key_within_a_border_goes_with_its_image(world: World, old: str, new
     fresh = world.build([after, article("b")], world.folder / "fresh")
     number = changed.row_of("kb/a")
     assert number is not None
-    np.testing.assert_allclose(changed.article_keys(number), article_keys(fresh.folder, fresh.manifest, 0), atol=1e-3)
+    np.testing.assert_allclose(changed.stored(number).keys, fresh.keys.of(0), atol=1e-3)
     tokens = [changed.gather([changed.token_rows(number)]), fresh.gather([fresh.token_rows(0)])]
     assert torch.equal(tokens[0].values, tokens[1].values)
     editor.close()

@@ -17,7 +17,7 @@ from PIL import Image
 from indexes.labeled_images import LabeledImage
 from indexes.workers import ModelName
 from tests.fakes.live import article, as_row, hash_of, painting
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.fakes.plans import build_index
 from tests.fakes.processes import run_python
 from tests.paths import contents
@@ -72,8 +72,7 @@ def build(folder: Path, out: str, **changes: Any) -> dict[str, bytes]:
         for name in filter(None, [*images, "photo.png"]):
             (folder / "images" / name).parent.mkdir(exist_ok=True)
             painting(hash_of(name)).save(folder / "images" / name)
-    options: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    options |= {"candidates": "combined", "tokens": "int8", "batch_size": 1}
+    options: dict[str, Any] = {"candidates": "combined", "tokens": "int8", "batch_size": 1}
     options |= {"image_keys": 2, "section_images": True}
     options |= {"labeled": [LabeledImage("photo", folder / "images" / "photo.png", KNOWLEDGE_BASE[1].id)]}
     build_index(kb, folder / "images", folder / out, **options | changes)

@@ -18,7 +18,6 @@ from indexes.store.recall import HeldOutQueries, mixed_queries
 from indexes.store.search_kinds import bytes_per_key, write_search
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.knowledge_base import write_kb
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index, plan
 from tests.fakes.rows import write_jsonl
 from tests.fakes.vectors import clustered
@@ -26,10 +25,9 @@ from tests.paths import contents
 
 
 def estimate(kb: Path, images: Path, **changes: object) -> Estimate:
-    options = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     sample = changes.pop("sample", SAMPLE)
     assert isinstance(sample, int)
-    return estimate_build(plan(kb, images, kb, **options | changes), sample)
+    return estimate_build(plan(kb, images, kb, **changes), sample)
 
 
 def test_a_sample_of_everything_is_what_is_built(tmp_path: Path) -> None:
@@ -37,8 +35,7 @@ def test_a_sample_of_everything_is_what_is_built(tmp_path: Path) -> None:
     before = contents(tmp_path)
     found = estimate(kb, images, tokens="int8")
     assert contents(tmp_path) == before
-    models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    index = build_index(kb, images, tmp_path / "index", tokens="int8", **models)
+    index = build_index(kb, images, tmp_path / "index", tokens="int8")
     counts = index.manifest.counts
     assert (found.entities, found.sections, found.with_image) == (counts.entities, counts.sections, counts.with_image)
     assert (found.sampled, found.search, found.requests, found.tokens_in) == (7, "flat", 0, 0)

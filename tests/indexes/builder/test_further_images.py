@@ -19,13 +19,9 @@ from indexes.builder.report import read_report
 from indexes.builder.stages import section_texts
 from indexes.knowledge import sources
 from indexes.lines import save_offsets
-from indexes.store.entity_index import open_search
 from indexes.store.index import Index
-from indexes.store.keys import Keys
 from indexes.store.manifest import FILES, IMAGE_OWNERS, OWNERS
-from indexes.store.recall import HeldOutQueries
 from indexes.store.search import BestKeySearch, best_of_each
-from indexes.store.search_kinds import write_search
 from indexes.svg import load_any
 from omgm.profile import load_profile
 from retriever.pipeline import Retriever
@@ -35,10 +31,9 @@ from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.types import ArticleImage, BoolArray, Candidate, Entity, FloatArray, IntArray, Query, Section
 from tests.fakes.builds import KILLED, FusedEncoder, FusedFusion, burning
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.fakes.plans import build_index, plan
 from tests.fakes.rows import write_jsonl
-from tests.fakes.vectors import clustered
 from tests.paths import contents
 
 ROWS: list[dict[str, Any]] = [
@@ -63,10 +58,9 @@ def kb(tmp_path: Path) -> Path:
 
 
 def build(kb: Path, out: str, **options: Any) -> Index:
-    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     defaults: dict[str, Any] = {"candidates": "combined", "image_keys": 3, "section_images": True, "batch_size": 2}
     images = kb.parent / "images"
-    return build_index(kb, images, kb.parent / out, **models | defaults | options)
+    return build_index(kb, images, kb.parent / out, **defaults | options)
 
 
 def found(index: Index, color: str, k: int) -> tuple[list[str | None], list[float]]:
@@ -198,11 +192,10 @@ def test_an_image_without_sections_is_compared_too(tmp_path: Path) -> None:
     """An entity without text is not left to step 1 alone, unless the paper's method is chosen."""
     Image.new("RGB", (90, 60), "red").save(tmp_path / "red.png")
     kb = write_jsonl(tmp_path / "kb.jsonl", {"id": "a", "title": "A", "sections": [], "image": "red.png"})
-    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     for image_keys, rows in ((2, range(1)), (1, range(0))):
         out = tmp_path / str(image_keys)
         options: dict[str, Any] = {"candidates": "combined", "image_keys": image_keys}
-        index = build_index(kb, tmp_path, out, **models, **options)
+        index = build_index(kb, tmp_path, out, **options)
         assert (index.token_rows(0), index.section_rows(0)) == (rows, range(0))
         query = Query(Image.new("RGB", (90, 60), "red"), "Which one?")
         [[candidate]] = FusionRerank(FakeFusion(), index, alpha=0.5).start([query])([[Candidate(0, 0.5)]])
@@ -264,10 +257,7 @@ def test_an_image_that_entities_share_is_encoded_once(tmp_path: Path) -> None:
             seen["step 2"] += len(images)
             return super().encode_sections(images, texts)
 
-    index = build_index(
-        path, tmp_path, tmp_path / "index", summarizer=FakeSummarizer(), encoder=Encoder(), fusion=Fusion(),
-        candidates="image",
-    )  # fmt: skip
+    index = build_index(path, tmp_path, tmp_path / "index", encoder=Encoder(), fusion=Fusion(), candidates="image")
     assert seen == {"step 1": 1, "step 2": 1}
     texts = [section_texts(index.entity(row))[0] for row in range(5)]
     with Image.open(tmp_path / "red.png") as red:
@@ -298,11 +288,9 @@ def test_a_changed_further_image_is_noticed(kb: Path) -> None:
 
 
 def test_an_estimate_counts_further_images(kb: Path) -> None:
-    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    options = models | {"candidates": "combined"}
     for image_keys, keys in ((1, 4), (3, 7)):
-        more = {"image_keys": image_keys, "section_images": image_keys > 1}
-        estimate = estimate_build(plan(kb, kb.parent / "images", kb, **options, **more))
+        options = {"candidates": "combined", "image_keys": image_keys, "section_images": image_keys > 1}
+        estimate = estimate_build(plan(kb, kb.parent / "images", kb, **options))
         assert estimate.temporary_bytes == keys * 2 * 7 * 2
 
 
@@ -365,17 +353,3 @@ def test_no_more_keys_are_asked_for_where_there_are_none() -> None:
     rows = BestKeySearch(inner, 60, np.arange(40)).search(torch.zeros(1, 1), 10)[1]
     assert rows.tolist() == [[0, 1, 2, 3, 4, -1, -1, -1, -1, -1]]
     assert inner.asked == [20]  # not 20, 80 and 100
-
-
-def test_approximate_search_among_further_keys(tmp_path: Path) -> None:
-    vectors = clustered(1200, 32)
-    owners = np.sort(np.random.default_rng(0).integers(0, 700, 500))
-    keys = Keys((vectors,), np.arange(1200), owners)
-    assert (keys.entities, keys.searchable) == (700, 700)
-    queries = torch.from_numpy(clustered(32, 32, seed=1))
-    record = write_search(tmp_path, keys, "sq8", HeldOutQueries(queries, "others"))
-    rows = BestKeySearch(open_search(tmp_path, record), 700, owners).search(queries, 10)[1]
-    products, owner = queries.numpy() @ vectors.T, np.concatenate([np.arange(700), owners])
-    for own, product in zip(rows.tolist(), products, strict=True):
-        best = list(dict.fromkeys(owner[np.argsort(-product)].tolist()))[:10]
-        assert len(set(own)) == 10 and len(set(own) & set(best)) >= 9

@@ -12,10 +12,9 @@ from PIL import Image
 
 from indexes.article_images import GROUNDS
 from indexes.builder.grounds import COLORS, has_no_ground, key_vectors, on_grounds, section_tokens
-from indexes.store.generations import current_files
 from retriever.images import ALPHA, load_image, prepare_image
-from tests.fakes.live import World, article, data_of
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.live import World, article
+from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.fakes.plans import build_index
 from tests.fakes.rows import write_jsonl
 
@@ -103,24 +102,19 @@ def test_tokens_on_several_grounds_are_merged_with_those_on_white() -> None:
     assert section_tokens(fusion, [], []).shape == (0, 1, 8)
 
 
-def test_a_changed_article_has_the_tokens_of_a_build(tmp_path: Path) -> None:
+def test_tokens_of_an_index(tmp_path: Path) -> None:
     """An entity whose main image has no background, beside one whose image has one, each with several sections."""
-    world = World(tmp_path, [article("a")], image_keys=2)
+    world = World.at(tmp_path, image_keys=2)
     sticker(90, (10, 10, 80, 80)).save(world.images / "s.png")
     final = [article("a"), article("b", image="s.png", sections=3)]
-    editor = world.editor()
-    world.put(editor, final[1])
-    editor.index.compact()
     fresh = world.build(final, tmp_path / "fresh")
     assert fresh.manifest.stored_shape == (7, 32, 8)  # 2 and 3 sections, each followed by the main image alone
-    assert data_of(current_files(world.index)) == data_of(tmp_path / "fresh")
     world.options["image_keys"] = 1
     white = world.build(final, tmp_path / "white")
     sections = [*fresh.section_rows(0), *fresh.section_rows(1)]
     assert sections == [0, 1, 3, 4, 5]
     pairs = zip(fresh.tokens(np.array(sections)), white.tokens(np.arange(5)), strict=True)
     assert [torch.equal(one, other) for one, other in pairs] == [True, True, False, False, False]
-    editor.close()
 
 
 def test_a_main_image_without_a_ground_has_one_more_key(tmp_path: Path) -> None:
@@ -133,16 +127,8 @@ def test_a_main_image_without_a_ground_has_one_more_key(tmp_path: Path) -> None:
     kb = write_jsonl(tmp_path / "kb.jsonl", *rows)
 
     def further_keys(image_keys: int) -> int:
-        index = build_index(
-            kb,
-            tmp_path,
-            tmp_path / f"index{image_keys}",
-            summarizer=FakeSummarizer(),
-            encoder=FakeEncoder(),
-            fusion=FakeFusion(),
-            candidates="combined",
-            image_keys=image_keys,
-        )
+        out = tmp_path / f"index{image_keys}"
+        index = build_index(kb, tmp_path, out, candidates="combined", image_keys=image_keys)
         return index.manifest.counts.further_keys
 
     assert further_keys(1) == 0 and further_keys(2) == 1

@@ -37,15 +37,6 @@ def test_a_resumed_build_equals_an_uninterrupted_one(tmp_path: Path, stage: str,
     assert contents(out) == contents(tmp_path / "whole")
 
 
-def test_a_resumed_build_over_images(tmp_path: Path) -> None:
-    kb, images = write_kb(tmp_path)
-    build(kb, images, tmp_path / "whole", candidates="image")
-    encoder = burning(FusedEncoder(), 2)
-    kill(kb, images, tmp_path / "resumed", candidates="image", encoder=encoder)
-    build(kb, images, tmp_path / "resumed", candidates="image")
-    assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
-
-
 def test_a_build_that_was_really_killed(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     script = (

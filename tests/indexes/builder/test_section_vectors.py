@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from indexes.live.index import LiveIndex
 from indexes.live.version import count
-from indexes.store.generations import current_files
 from indexes.store.index import Index
 from tests.fakes.builds import KILLED, Fuse, build
 from tests.fakes.knowledge_base import write_kb
-from tests.fakes.live import BASE, World, article, data_of
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSections, FakeSummarizer
+from tests.fakes.live import BASE, World, article
+from tests.fakes.models import FakeSections
 from tests.fakes.plans import build_index
 from tests.paths import contents
 
@@ -65,34 +64,6 @@ def test_a_resumed_build_equals_an_uninterrupted_one(calls: int, tmp_path: Path)
     assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
     # Eight sections in batches of two entities; at most the last batch is encoded again.
     assert sections.encoded - before <= 8 - before + 3
-
-
-def test_live_changes_equal_a_fresh_build(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE, columns={"sections": FakeSections()})
-    editor = world.editor(columns={"sections": FakeSections()})
-    changed, added, empty = article("b", 7, sections=3), article("f", 2), article("g", image=None, sections=0)
-    world.put(editor, changed, added, empty)
-    editor.remove(["kb/c"])
-    final = [BASE[0], changed, *BASE[3:], added, empty]
-    fresh = world.build(final, tmp_path / "fresh")
-
-    def check(index: LiveIndex | Index) -> None:
-        for row, entity in enumerate(final):
-            own = index.row_of(entity.id)
-            assert own is not None
-            vectors, expected = index.section_vectors(own), fresh.section_vectors(row)
-            assert vectors is not None and expected is not None and len(vectors) == len(expected)
-            assert all(np.array_equal(one, other) for one, other in zip(vectors, expected, strict=True))
-
-    check(editor.index)
-    check(world.open(columns={"sections": FakeSections()}))  # a reader, from the log
-    counted = count(editor.index.version).columns["sections"]
-    assert counted == fresh.manifest.counts.columns["sections"] == 2 + 3 + 2 + 2 + 2
-    assert editor.index.compact()
-    check(editor.index)
-    editor.index.close()
-    assert data_of(current_files(world.index)) == data_of(tmp_path / "fresh")
-    Index.open(world.index, verify=True)
 
 
 def test_an_index_without_vectors(tmp_path: Path) -> None:
@@ -145,23 +116,9 @@ def test_vectors_of_another_encoder_are_refused(tmp_path: Path) -> None:
         world.editor()
 
 
-def test_a_changed_byte_is_found(tmp_path: Path) -> None:
-    kb, images = write_kb(tmp_path)
-    folder = build(kb, images, tmp_path / "index", sections=FakeSections()).folder
-    path = folder / "section_vectors.npy"
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(ValueError, match=r"section_vectors\.npy: content differs from its checksum"):
-        Index.open(folder, verify=True)
-    path.unlink()
-    with pytest.raises(ValueError, match=r"section_vectors\.npy: missing"):
-        Index.open(folder)
-
-
 def test_without_any_section(tmp_path: Path) -> None:
     kb = tmp_path / "kb.jsonl"
     kb.write_text('{"id": "a", "title": "A", "sections": []}\n')
-    options = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     (tmp_path / "images").mkdir()
-    index = build_index(kb, tmp_path / "images", tmp_path / "index", sections=FakeSections(), **options)
+    index = build_index(kb, tmp_path / "images", tmp_path / "index", sections=FakeSections())
     assert index.section_vectors(0) == [] and index.manifest.counts.columns["sections"] == 0

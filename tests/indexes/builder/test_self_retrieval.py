@@ -64,7 +64,7 @@ def test_an_encoder_that_confuses_them(folder: Path) -> None:
     assert found.warning.startswith("the encoder confuses the images: only ")
     assert "--profile laptop" in found.warning and "omgm train-encoder" in found.warning
     nothing = {"count": 0, "reasons": {}, "entries": []}
-    report = {"missing": nothing, "unreadable": nothing, "self_retrieval": found.to_json()}
+    report = {"missing": nothing, "unreadable": nothing, "self_retrieval": found._asdict()}
     assert problem_lines(report) == [f"warning: {found.warning}"]
 
 

@@ -70,15 +70,6 @@ def test_files_that_are_gone(world: World) -> None:
     current.write_text("1")  # for the thread that removes the old files later
 
 
-def test_a_flipped_byte_in_the_files_is_found_by_verify(world: World) -> None:
-    path = world.index / "entities.jsonl"
-    data = bytearray(path.read_bytes())
-    data[40] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(ValueError, match=r"entities\.jsonl: content differs from its checksum"):
-        world.open(verify=True)
-
-
 def test_a_full_disk_changes_nothing(world: World) -> None:
     editor = world.editor()
     before = contents(world.index)
@@ -180,14 +171,8 @@ def test_the_kernel_releases_the_lock_of_a_killed_process(tmp_path: Path) -> Non
 
 def test_not_an_index(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"no {MANIFEST}"):
-        World.editor(_folder(tmp_path / "nothing"))
-    assert not (tmp_path / "nothing").exists()
-
-
-def _folder(index: Path) -> World:
-    world = object.__new__(World)
-    world.index = index
-    return world
+        World.at(tmp_path / "nothing").editor()
+    assert not (tmp_path / "nothing" / "index").exists()
 
 
 def test_a_read_only_disk(small_disk: Path) -> None:

@@ -9,20 +9,14 @@ import pytest
 
 from indexes.live import following, opening
 from indexes.live.changes import Change, Origin, from_bytes
-from indexes.live.index import LiveIndex
 from indexes.store.generations import LIVE, logs
 from indexes.store.index import Index
-from tests.fakes.live import BASE, World, article
-from tests.fakes.models import FakeEncoder, FakeFusion
+from tests.fakes.live import World, article
 from tests.indexes.live.test_live_index import FINAL, check_same, edit
 
 
-def reader_of(world: World) -> LiveIndex:
-    return LiveIndex.open(world.index, encoder=FakeEncoder(), fusion=FakeFusion())
-
-
 def test_changes_and_compactions_are_seen_by_the_next_batch(world: World) -> None:
-    reader = reader_of(world)
+    reader = world.open()
     assert not reader.refresh()
     writer = edit(world)  # creates the log
     fresh = world.build(FINAL, world.folder / "fresh")
@@ -48,7 +42,7 @@ def test_changes_and_compactions_are_seen_by_the_next_batch(world: World) -> Non
 
 
 def test_nothing_is_read_if_nothing_changed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    editor, reader = world.editor(), reader_of(world)
+    editor, reader = world.editor(), world.open()
     world.put(editor, article("f"))
     assert reader.refresh()
     monkeypatch.setattr(following, "read_changes", None)
@@ -57,7 +51,7 @@ def test_nothing_is_read_if_nothing_changed(world: World, monkeypatch: pytest.Mo
 
 
 def test_only_new_changes_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    editor, reader = world.editor(), reader_of(world)
+    editor, reader = world.editor(), world.open()
     world.put(editor, article("f"), article("g"))
     assert reader.refresh()
     read: list[bytes] = []
@@ -73,20 +67,8 @@ def test_only_new_changes_are_read(world: World, monkeypatch: pytest.MonkeyPatch
     editor.index.close()
 
 
-def test_an_index_that_is_built_anew_is_followed(world: World) -> None:
-    reader = reader_of(world)
-    edit(world).close()
-    assert reader.refresh()
-    world.options["overwrite"] = True
-    fresh = world.build(BASE[:3], world.index)
-    assert reader.refresh()
-    check_same(reader, fresh)
-    (world.index / "manifest.json").unlink()  # as if the next build were being published
-    assert not reader.refresh() and len(reader) == 3
-
-
 def test_what_was_found_stays_readable_after_a_compaction(world: World) -> None:
-    editor, reader = world.editor(), reader_of(world)
+    editor, reader = world.editor(), world.open()
     row = reader.row_of("kb/a")
     assert row is not None
     found = reader.entity(row), reader.image_path(row)
@@ -97,20 +79,8 @@ def test_what_was_found_stays_readable_after_a_compaction(world: World) -> None:
     editor.index.close()
 
 
-def test_a_change_that_could_not_be_written_is_forgotten(world: World) -> None:
-    editor, reader = world.editor(), reader_of(world)
-    world.put(editor, article("f"))
-    (path,) = logs(world.index)
-    before = path.read_bytes()
-    world.put(editor, article("g"))
-    assert reader.refresh() and reader.row_of("kb/g") is not None
-    editor.index.close()
-    path.write_bytes(before)  # as a writer does to undo a record when the disk is full
-    assert reader.refresh() and reader.row_of("kb/g") is None and reader.row_of("kb/f") is not None
-
-
 def test_what_cannot_be_read_leaves_the_reader_as_it_was(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    editor, reader = world.editor(), reader_of(world)
+    editor, reader = world.editor(), world.open()
     world.put(editor, article("f"))
     editor.index.close()
     (path,) = logs(world.index)
@@ -127,7 +97,7 @@ def test_what_cannot_be_read_leaves_the_reader_as_it_was(world: World, caplog: p
 def test_what_cannot_be_read_for_the_moment_is_tried_again(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    editor, reader = world.editor(), reader_of(world)
+    editor, reader = world.editor(), world.open()
     world.put(editor, article("f"))
     editor.index.close()
 

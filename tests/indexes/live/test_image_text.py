@@ -183,10 +183,7 @@ def test_a_killed_build_resumes(tmp_path: Path) -> None:
             return super().read(images, side)
 
     whole = world_of(tmp_path / "whole", LabelReader())
-    (tmp_path / "again").mkdir()
-    world = World.at(tmp_path / "again")
-    world.images.mkdir()
-    world.options = {**whole.options, "columns": {"image_text": Killed()}, "batch_size": 3}
+    world = World.at(tmp_path / "again", **whole.options | {"columns": {"image_text": Killed()}, "batch_size": 3})
     with pytest.raises(RuntimeError, match="killed on purpose"):
         world.build(ARTICLES, world.index)
     reader = LabelReader()

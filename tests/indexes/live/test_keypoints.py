@@ -1,4 +1,4 @@
-"""The column of keypoints: built, changed and compacted, and what candidates are verified with."""
+"""The column of keypoints: built and changed, and what candidates are verified with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from indexes.store.index import Index
 from retriever.image_cache import set_content
 from retriever.models.keypoints import DIMENSION, Keypoints, find_keypoints
 from tests.fakes import live
-from tests.fakes.live import World, article, data_of, painting
+from tests.fakes.live import World, article, painting
 
 
 @pytest.fixture(autouse=True)
@@ -83,12 +83,11 @@ def test_a_photograph_of_any_image_of_an_entity_verifies_it(tmp_path: Path) -> N
     assert verify(photo, [0]) == verify(photo, [0])  # also if its keypoints are kept
 
 
-def test_changes_are_verified_and_compacted_to_what_a_build_writes(tmp_path: Path) -> None:
+def test_changes_are_verified(tmp_path: Path) -> None:
     world = World(tmp_path, ARTICLES, columns=MODELS, image_keys=3)
     editor = world.editor(columns=MODELS)
     world.put(editor, article("a", 7), article("new", 1, further=1))
     editor.remove(["kb/c"])
-    changed = [article("a", 7), *ARTICLES[1:3], article("new", 1, further=1)]
     index = editor.index
     verify = verifier(index, KeypointModel())
     rows = {index.entity(row).id: row for row in index.rows()}
@@ -96,7 +95,4 @@ def test_changes_are_verified_and_compacted_to_what_a_build_writes(tmp_path: Pat
         photo = large(Image.open(world.images / file))
         assert verify(photo, [rows[name]])[0] > 10
     assert KEYPOINTS.name in index.manifest.inputs.columns
-    assert index.compact()
     editor.close()
-    world.build(changed, tmp_path / "fresh")
-    assert data_of(world.open(verify=True).folder) == data_of(tmp_path / "fresh")

@@ -1,17 +1,16 @@
+"""Nothing is lost by kills: real processes, killed with SIGKILL at random moments."""
+
 from __future__ import annotations
 
-import json
+import random
 from pathlib import Path
 
-from tests.indexes.live import kills
+from tests.indexes.live.kills import check_builds, check_updates
 
 
-def test_nothing_is_lost_by_kills(tmp_path: Path) -> None:
-    """The short form of `kills.py`: real processes, killed with SIGKILL at random moments."""
-    kills.main(["--kills", "4", "--out", str(tmp_path / "kills.json")])
-    report = json.loads((tmp_path / "kills.json").read_text())
-    updates, builds = report["updates"], report["builds"]
-    assert updates["kills"] == builds["kills"] == 4
-    assert updates["acknowledged"] > 0
-    assert [updates[key] for key in ("lost", "corrupt", "differing")] == [0, 0, 0]
-    assert [builds[key] for key in ("corrupt", "differing")] == [0, 0]
+def test_of_updates_none_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
+    assert check_updates(4, tmp_path, random.Random(0)) > 0
+
+
+def test_a_killed_build_ends_with_the_same_files(tmp_path: Path) -> None:
+    check_builds(4, tmp_path, random.Random(1))

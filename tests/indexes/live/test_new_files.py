@@ -207,11 +207,14 @@ def test_one_thread_opens_files_for_all(world: World, gate: Gate) -> None:
 def test_a_rebuilt_index_is_opened_in_the_thread(world: World, gate: Gate) -> None:
     reader = world.open()
     world.options["overwrite"] = True
-    world.build(BASE[:2], world.index)
+    fresh = world.build(BASE[:2], world.index)
     for _ in range(2):
         assert titles(reader) == ["a 0", "b 0", "c 0", "d 0", "e 0"]
     gate.opened.set()
     assert reader.refresh() and titles(reader) == ["a 0", "b 0"] and len(gate.threads) == 1
+    check_same(reader, fresh)
+    (world.index / "manifest.json").unlink()  # as if the next build were being published
+    assert not reader.refresh() and len(reader) == 2
 
 
 def test_changes_that_were_undone_do_not_open_the_files_again(world: World, gate: Gate) -> None:

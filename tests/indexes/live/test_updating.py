@@ -44,7 +44,7 @@ def test_an_absent_image_is_kept_with_its_keys_and_tokens(tmp_path: Path, option
     before = world.open()
     old = before.row_of("kb/a")
     assert old is not None and entities[0].image is not None
-    path, keys, (tokens, _) = before.image_path(old), before.article_keys(old), before.image_tokens(old)
+    path, stored = before.image_path(old), before.stored(old)
     assert path is not None
     (world.images / entities[0].image).unlink()
     for image in entities[0].images:
@@ -58,8 +58,9 @@ def test_an_absent_image_is_kept_with_its_keys_and_tokens(tmp_path: Path, option
     assert kept is not None and kept.read_bytes() == path.read_bytes()
     if world.options["candidates"] == "combined":  # else a key is the text's
         half = editor.encoder.dimension
-        np.testing.assert_array_equal(editor.index.article_keys(row)[:, :half], keys[:, :half])
-    np.testing.assert_array_equal(editor.index.image_tokens(row)[0], tokens)
+        np.testing.assert_array_equal(editor.index.stored(row).keys[:, :half], stored.keys[:, :half])
+    own, expected = (one.tokens[one.token_sections :] for one in (editor.index.stored(row), stored))
+    np.testing.assert_array_equal(own, expected)
     assert len(editor.index.section_rows(row)) == 2
     assert updated(world, editor, [changed, *entities[1:]]) == {"unchanged": 5, "images_kept": 1}
     counts = count(editor.index.version)
@@ -121,18 +122,4 @@ def test_images_that_are_not_searched_are_named_as_in_a_build(tmp_path: Path) ->
         "2 images of 1 entity, such as kb/c: not searched, only the first 3 of each are; to search more, set "
         "search.image_keys"
     ]
-    editor.close()
-
-
-def test_counts_with_changes_are_those_of_the_compacted_index(tmp_path: Path) -> None:
-    entities = [article(name, further=2) for name in "abcdef"]
-    world = World(tmp_path, [*entities, article("bare", image=None)], image_keys=3)
-    editor = world.editor()
-    assert count(editor.index.version) == editor.index.manifest.counts
-    editor.remove(["kb/a", "kb/bare"])
-    world.put(editor, article("b", 1, further=1), article("c", 1, image=None), article("new", sections=3))
-    counts = count(editor.index.version)
-    assert (counts.entities, counts.with_image, counts.sections) == (6, 5, 13)
-    editor.index.compact()
-    assert Index.open(editor.index.folder).manifest.counts == counts
     editor.close()

@@ -1,7 +1,5 @@
 """Kills the parts of an index (SIGKILL), one after the other, while a front is asked and changes it.
 
-    python -m tests.indexes.parts.kills --requests 1000 --updates 1000 --out kills.json
-
 Two parts run in processes. A thread puts and removes articles, others ask for all entities. An edition of an article
 may be found from the beginning of its update until a later one is acknowledged; it must be found from its
 acknowledgment until a later one begins, if its part has answered. An update that is refused may have been made.
@@ -10,13 +8,11 @@ At the end, every acknowledged change must be there, and also once the parts wer
 
 from __future__ import annotations
 
-import json
 import math
 import multiprocessing
 import os
 import random
 import signal
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -28,12 +24,7 @@ from typing import Any
 
 import httpx
 import uvicorn
-from PIL import Image
 
-from benchmarks.frame import arguments, write_report
-from indexes.builder.summarizers import ExtractiveSummarizer
-from indexes.knowledge.sources import FolderImages
-from indexes.live.articles import article_of
 from indexes.live.editor import Editor
 from indexes.parts.changing import ChangingParts
 from indexes.parts.index import PartedIndex, front_folder
@@ -48,8 +39,10 @@ from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.types import Entity, Query
 from tests.fakes.listening import free_port
+from tests.fakes.live import World, painting
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.service import wait_until
-from tests.indexes.live.kills import StandInEncoder, StandInFusion, article, build, write_images
+from tests.indexes.live.kills import OPTIONS, edition_of
 
 NAMES = 24
 _PROCESSES: Any = multiprocessing.get_context("forkserver")
@@ -133,28 +126,29 @@ class Front:
     """A front with the editor of its index."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        encoder, fusion = StandInEncoder(), StandInFusion()
+        encoder, fusion = FakeEncoder(), FakeFusion()
         remote = Parts([f"http://127.0.0.1:{part.port}" for part in parts])
         self.index = WholeIndex(remote, front_folder(remote))
         steps: list[Step] = [EntitySearch(encoder, self.index, 4 * NAMES), FusionRerank(fusion, self.index, 0.5)]
         self.retriever = PartedRetriever(steps, self.index, pin=self.index.pinned)
-        self.editor = Editor(ChangingParts(self.index), ExtractiveSummarizer, encoder, fusion)
+        self.editor = Editor(ChangingParts(self.index), FakeSummarizer, encoder, fusion)
 
     def found(self, seed: int) -> tuple[dict[str, Entity], set[int]]:
         """Returns all entities that a search finds, and the numbers of the parts that answered."""
-        [result] = self.retriever.retrieve([Query(Image.new("RGB", (16, 16), (seed % 256, 7, 7)), "What?", "q")])
+        [result] = self.retriever.retrieve([Query(painting(seed), "What?", "q")])
         view: Any = result.version
         entities = [self.index.entity(candidate.row) for candidate in result.candidates]
         assert len({entity.id for entity in entities}) == len(entities)
         return {entity.id: entity for entity in entities}, set(view.up)
 
 
-def edition_of(entity: Entity | None) -> int:
+def number_of(entity: Entity | None) -> int:
+    """Returns the number of an article's edition."""
     if entity is None:
         return 0
-    number = int(entity.title.split()[1])
-    assert entity.sections == article(entity.id, number).sections  # nothing of another edition
-    return number
+    name, number = entity.title.split()
+    assert entity.sections == edition_of(name, int(number)).sections  # nothing of another edition
+    return int(number)
 
 
 @dataclass
@@ -162,7 +156,7 @@ class Run:
     """The threads that ask and change, and what they have seen."""
 
     front: Front
-    images: Path
+    world: World
     updates: int
     requests: int
     history: History
@@ -176,12 +170,11 @@ class Run:
         return ended
 
     def change(self) -> None:
-        choose, source = random.Random(0), FolderImages(self.images)
-        use, number = self.front.editor.image_use, 1
+        choose, number = random.Random(0), 1
         while self.counts["acknowledged"] < self.updates:
             number += 2 if number % 3 == 2 else 1  # those divisible by 3 have no image
             name = f"{choose.randrange(NAMES)}"
-            editions = self.history.of[name]
+            editions = self.history.of[f"kb/{name}"]
             removes = choose.random() < 0.25 and editions[-1].number > 0
             new = Edition(0 if removes else number, time.monotonic())
             for old in editions:
@@ -189,10 +182,9 @@ class Run:
             editions.append(new)
             try:
                 if removes:
-                    self.front.editor.remove([name])
+                    self.front.editor.remove([f"kb/{name}"])
                 else:
-                    write_images(article(name, number), self.images)
-                    self.front.editor.put([article_of(article(name, number), source, use)])
+                    self.world.put(self.front.editor, edition_of(name, number))
             except PartLostError as error:
                 self.timed(new.began)
                 assert "of 2 " in str(error)
@@ -212,7 +204,7 @@ class Run:
             found, up = self.front.found(number + self.counts["requests"])
             ended = self.timed(started)
             for name in self.history.of:
-                edition = edition_of(found.get(name))
+                edition = number_of(found.get(name))
                 if edition or part_of(name, 2) in up:
                     self.note(self.history.check(name, edition, started, ended))
             self.counts["requests"] += 1
@@ -227,21 +219,21 @@ class Run:
         now, (found, up) = time.monotonic(), front.found(0)
         assert up == {0, 1} and front.index.parts.entities == len(found)
         for name in self.history.of:
-            edition = edition_of(found.get(name))
+            edition = number_of(found.get(name))
             self.note(self.history.check(name, edition, now, now))
             row = front.index.row_of(name)
-            if edition_of(None if row is None else front.index.entity(row)) != edition:
+            if number_of(None if row is None else front.index.entity(row)) != edition:
                 self.problems.append(f"{name}: another edition by its id")
 
 
-def run(folder: Path, requests: int, updates: int, every: float) -> dict[str, Any]:
-    """Kills parts every few seconds until so many requests and acknowledged updates were made; returns the counts."""
-    names = [str(number) for number in range(NAMES)]
-    build([article(name, 1) for name in names], folder, folder / "index")
-    assert len([*split_index(folder / "index", 2, folder / "parts")]) == 2
+def run(folder: Path, requests: int, updates: int, every: float) -> Run:
+    """Kills parts every few seconds until so many requests and acknowledged updates were made; returns what it saw."""
+    world = World(folder, [edition_of(f"{number}", 1) for number in range(NAMES)], **OPTIONS)
+    names = [f"kb/{number}" for number in range(NAMES)]
+    assert len([*split_index(world.index, 2, folder / "parts")]) == 2
     with parts_of(folder / "parts") as parts:
         front, history = Front(parts), History({name: [Edition(1, 0.0, 0.0)] for name in names})
-        state = Run(front, folder / "images", updates, requests, history)
+        state = Run(front, world, updates, requests, history)
         errors: list[BaseException] = []
 
         def guarded(work: Any, *given: int) -> None:
@@ -277,27 +269,5 @@ def run(folder: Path, requests: int, updates: int, every: float) -> dict[str, An
         for name in names:
             if part_of(name, 3) + 1 == int(path.name[0]):
                 row = index.row_of(name)
-                state.note(history.check(name, edition_of(None if row is None else index.entity(row)), now, now))
-    return {**state.counts, "problems": state.problems, "slowest_s": round(state.slowest, 2)}
-
-
-def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Runs the benchmark and writes the report."""
-    parser = arguments(__doc__)
-    parser.add_argument("--requests", type=int, default=1000, metavar="N", help="(%(default)s)")
-    parser.add_argument("--updates", type=int, default=1000, metavar="N", help="acknowledged ones (%(default)s)")
-    parser.add_argument("--every", type=float, default=2.0, metavar="S", help="seconds between kills (%(default)s)")
-    args = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-        report = run(Path(folder), args.requests, args.updates, args.every)
-    write_report(args.out, report)
-    print(json.dumps(report, indent=2))
-    return report
-
-
-if __name__ == "__main__":
-    from tests.indexes.parts.kills import (
-        main as run_main,  # under its real module name, so that child processes can import it
-    )
-
-    run_main()
+                state.note(history.check(name, number_of(None if row is None else index.entity(row)), now, now))
+    return state

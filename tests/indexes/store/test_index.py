@@ -17,17 +17,18 @@ from PIL import Image
 from indexes.store.index import Index
 from indexes.store.manifest import FILES, read_manifest
 from indexes.store.published import save_index
-from indexes.store.search import StoredVectors
+from indexes.store.search import DeviceSearch, StoredVectors
+from indexes.store.section_vectors import SECTION_VECTORS
 from retriever.asking import EntityIndex
 from tests.fakes.builds import build
 from tests.fakes.knowledge_base import build_small_index, write_kb
-from tests.fakes.models import FakeEncoder, FakeFusion
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSections
 from tests.paths import contents
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_small_index(tmp_path_factory.mktemp("store"))
+    return build_small_index(tmp_path_factory.mktemp("store"), sections=FakeSections())
 
 
 @pytest.fixture
@@ -72,12 +73,6 @@ def test_an_index_of_a_version_that_listed_image_problems_in_the_report(folder: 
     (folder / "manifest.json").write_bytes(manifest.model_copy(update={"files": files}).to_json())
     (folder / "image_problems.jsonl").unlink()
     assert len(Index.open(folder, verify=True)) == 7
-
-
-def test_more_asked_than_there_are(built: Path) -> None:
-    scores, rows = Index.open(built).search(FakeEncoder().encode_texts(["red"]), 9)
-    assert sorted(rows[0, :7].tolist()) == list(range(7))
-    assert rows[0, 7:].tolist() == [-1, -1] and np.isneginf(scores[0, 7:]).all()
 
 
 def test_bad_questions_to_an_index(built: Path) -> None:
@@ -133,23 +128,7 @@ def test_models_that_do_not_fit(built: Path) -> None:
         Index.open(built, encoder=wide)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "entities.jsonl",
-        "entities.offsets.npy",
-        "entity_ids.npy",
-        "summaries.jsonl",
-        "summaries.offsets.npy",
-        "entities.faiss",
-        "vectors.npy",
-        "tokens.npy",
-        "token_scales.npy",
-        "token_offsets.npy",
-        "report.json",
-        "image_problems.jsonl",
-    ],
-)
+@pytest.mark.parametrize("name", [*FILES, *SECTION_VECTORS.files])
 def test_a_damaged_file_is_found(folder: Path, name: str) -> None:
     content = bytearray((folder / name).read_bytes())
     content[-1] ^= 1
@@ -223,6 +202,8 @@ def test_an_index_of_format_version_2_keeps_opening(folder: Path) -> None:
     scores, rows = index.search(FakeEncoder().encode_texts(["green white", "yellow"]), 3)
     np.testing.assert_array_equal(rows, expected[1])
     np.testing.assert_allclose(scores, expected[0], atol=1e-3)
+    on_device = DeviceSearch.read(folder, None, "cpu").search(FakeEncoder().encode_texts(["green white", "yellow"]), 3)
+    np.testing.assert_array_equal(on_device[1][:, :2], rows[:, :2])  # the third ones are equal
     save_index(index, folder.parent / "saved")
     assert Index.open(folder.parent / "saved", verify=True).manifest == index.manifest
 
@@ -256,17 +237,3 @@ def test_a_folder_that_became_read_only(small_disk: Path, tmp_path: Path) -> Non
         OSError, match=rf"Read-only file system; .*writable, and build again.*{small_disk}/index/\.lock"
     ):
         build(kb, images, small_disk / "index", overwrite=True)
-
-
-@pytest.mark.parametrize("name", [name for name in FILES if name not in ("summaries.offsets.npy", "vectors.npy")])
-def test_a_file_of_another_index(tmp_path: Path, name: str) -> None:
-    kb, images = write_kb(tmp_path)
-    build(kb, images, tmp_path / "one", tokens="int8", search="flat")
-    other = kb.read_text().replace("France", "Norway").replace("yellow", "purple").replace("Broken.png", "Lost.png")
-    (tmp_path / "other.json").write_text(other)
-    build(tmp_path / "other.json", images, tmp_path / "two", tokens="int8", search="flat")
-    shutil.copyfile(tmp_path / "two" / name, tmp_path / "one" / name)
-    with pytest.raises(
-        ValueError, match=rf"{name}: (\d+ bytes, but|content differs).*; rebuild with `omgm build-index"
-    ):
-        Index.open(tmp_path / "one")

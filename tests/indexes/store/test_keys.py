@@ -12,7 +12,7 @@ from PIL import Image
 from indexes.store.index import Index
 from indexes.store.keys import Keys, as_query
 from tests.fakes.knowledge_base import build_small_index, write_kb
-from tests.fakes.models import FakeEncoder, FakeSummarizer
+from tests.fakes.models import FakeEncoder
 from tests.fakes.plans import build_index
 
 
@@ -58,12 +58,11 @@ def test_keys_of_several_parts_lie_side_by_side() -> None:
 def test_without_any_image(tmp_path: Path, candidates: str) -> None:
     kb, _ = write_kb(tmp_path)
     (tmp_path / "none").mkdir()
-    models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": None}
     if candidates == "image":
         with pytest.raises(ValueError, match="no entity has a readable main image"):
-            build_index(kb, tmp_path / "none", tmp_path / "out", candidates="image", **models)
+            build_index(kb, tmp_path / "none", tmp_path / "out", candidates="image", fusion=None)
         return
-    index = build_index(kb, tmp_path / "none", tmp_path / "out", candidates="combined", **models)
+    index = build_index(kb, tmp_path / "none", tmp_path / "out", candidates="combined", fusion=None)
     text = build(tmp_path, "text", "summary")
     query = FakeEncoder().encode_images([Image.new("RGB", (8, 8), "blue")])
     (scores, rows), (expected, expected_rows) = index.search(query, 5), text.search(query, 5)

@@ -35,7 +35,7 @@ def test_recall_counts_what_is_among_the_best_and_equals_of_the_last() -> None:
 def test_exact_search_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = Keys((clustered(300, 8), clustered(300, 8, seed=1)), np.arange(0, 300, 3))
     queries = torch.from_numpy(np.hstack([clustered(5, 8, seed=2), clustered(5, 8, seed=3)]))
-    monkeypatch.setattr("indexes.store.recall._BLOCK", 7)
+    monkeypatch.setattr("indexes.store.keys.BLOCK", 7)
     found = ExactSearch(keys, queries, 10)
     products = queries.numpy() @ np.hstack(keys.parts)[keys.rows].T
     np.testing.assert_allclose(found._last, np.sort(products, axis=1)[:, -10], atol=1e-6)

@@ -122,22 +122,6 @@ def test_more_asked_than_an_approximation_finds(tmp_path: Path) -> None:
     assert search.search(torch.zeros(0, 16), 5)[1].shape == (0, 5)
 
 
-def test_an_index_of_format_version_2_is_searched_in_float32(tmp_path: Path) -> None:
-    import faiss
-
-    vectors = unit(60)
-    index = faiss.IndexIDMap2(faiss.IndexFlatIP(48))
-    index.add_with_ids(vectors, np.arange(60) * 3)
-    faiss.write_index(index, str(tmp_path / "entities.faiss"))
-    queries = torch.from_numpy(unit(4, seed=3))
-    products = queries.numpy() @ vectors.T
-    scores, rows = open_search(tmp_path, None).search(queries, 1)
-    np.testing.assert_allclose(scores[:, 0], products.max(axis=1), atol=1e-6)
-    np.testing.assert_array_equal(rows[:, 0], products.argmax(axis=1) * 3)
-    assert open_search(tmp_path, None).shape == (60, 48)
-    np.testing.assert_array_equal(DeviceSearch.read(tmp_path, None, "cpu").search(queries, 1)[1], rows)
-
-
 def test_rounding_of_the_scan_loses_no_near_tie() -> None:
     """60 vectors within float16 resolution: the float16 scan cannot order them, the float32 sum can."""
     base = unit(1, 48)[0]

@@ -115,7 +115,8 @@ def test_memory_and_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each search runs in the stream of its caller, and temporary memory has a bound."""
     fake = with_fake(monkeypatch, FakeFaiss())
     with pretend_cuda():
-        search = FaissGpuVectors.of(torch.from_numpy(clustered(20, 8)).half().to("cuda:0"))
+        vectors = clustered(20, 8).astype(np.float16)
+        search = FaissGpuVectors(FaissGpu("cuda:0"), lambda start, stop: vectors[start:stop], 8, np.arange(20))
         for number in (3, 9):
             stream = torch.cuda.Stream()
             stream.cuda_stream = number

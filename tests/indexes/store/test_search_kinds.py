@@ -48,7 +48,7 @@ def test_the_same_keys_make_the_same_files_whatever_the_blocks_of_input(
         write_search(tmp_path / name, keys, kind, NONE)
     for file in ("entities.faiss", "vectors.npy"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-    monkeypatch.setattr("indexes.store.search_kinds._BLOCK", 100)
+    monkeypatch.setattr("indexes.store.keys.BLOCK", 100)
     write_search(tmp_path / "b", keys, kind, NONE)
     assert (tmp_path / "a" / "vectors.npy").read_bytes() == (tmp_path / "b" / "vectors.npy").read_bytes()
     if kind != "hnsw":  # HNSW draws its levels block by block

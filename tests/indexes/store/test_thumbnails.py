@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from indexes.store.thumbnails import SharedImages, checksum, hash_thumbnails, plain_images, shared_images
+from indexes.store.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
 from retriever.types import Entity
 
 
@@ -35,19 +35,19 @@ def test_images_of_several_entities_are_listed_the_most_frequent_first(tmp_path:
     found = shared_images(hashes, [entity(number) for number in range(8)])
     flag = {"image": "2.png", "entities": 3, "ids": ["e2", "e4", "e6"]}
     twice = {"image": "1.png", "entities": 2, "ids": ["e1", "e5"]}
-    assert found == SharedImages(2, 5, [flag, twice])
+    assert found == {"images": 2, "entities": 5, "most_frequent": [flag, twice]}
 
 
 def test_many_shared_images_are_counted_and_some_listed() -> None:
     hashes = np.repeat(np.arange(1, 121, dtype=np.uint8), 7).repeat(32).reshape(-1, 32)
     found = shared_images(hashes, [entity(number) for number in range(len(hashes))])
-    assert (found.images, found.entities, len(found.most_frequent)) == (120, 840, 100)
-    assert found.most_frequent[1] == {"image": "7.png", "entities": 7, "ids": ["e7", "e8", "e9", "e10", "e11"]}
+    assert (found["images"], found["entities"], len(found["most_frequent"])) == (120, 840, 100)
+    assert found["most_frequent"][1] == {"image": "7.png", "entities": 7, "ids": ["e7", "e8", "e9", "e10", "e11"]}
 
 
 def test_an_index_without_images_shares_none(tmp_path: Path) -> None:
     hashes = hash_thumbnails(tmp_path, 2)
-    assert shared_images(hashes, [entity(0), entity(1)]) == SharedImages(0, 0, [])
+    assert shared_images(hashes, [entity(0), entity(1)]) == {"images": 0, "entities": 0, "most_frequent": []}
 
 
 @pytest.mark.parametrize(("painted", "count"), [((40, 40, 40), 1), ((200, 40, 40), 0)])

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,15 +21,10 @@ from retriever.step2_rerank import FusionRerank
 from retriever.token_codec import TokenCodec
 from retriever.types import StoredTokens
 from tests.fakes.knowledge_base import write_kb
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.fakes.plans import build_index
 from tests.retriever.test_pipeline import FRANCE, IRELAND, YELLOW
 
-MODELS: dict[str, Any] = {
-    "summarizer": FakeSummarizer(),
-    "encoder": FakeEncoder(),
-    "fusion": FakeFusion(),
-}
 BOUNDS = {
     "float16": 0.0,
     "int8": 0.5 / 127 * 8**0.5,
@@ -171,7 +165,7 @@ def test_spans_are_joined_in_the_order_of_their_parts() -> None:
 def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Index]:
     folder = tmp_path_factory.mktemp("tokens")
     kb, images = write_kb(folder)
-    return {tokens: build_index(kb, images, folder / tokens, tokens=tokens, **MODELS) for tokens in BOUNDS}
+    return {tokens: build_index(kb, images, folder / tokens, tokens=tokens) for tokens in BOUNDS}
 
 
 @pytest.mark.parametrize("name", BOUNDS)
@@ -230,9 +224,9 @@ def test_an_index_holds_what_the_codec_makes_of_the_tokens(both: dict[str, Index
 def test_wrong_codecs_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     with pytest.raises(ValueError, match="token codec 'int5' is unknown: use one of float16, int8, int4, bit1"):
-        build_index(kb, images, tmp_path / "out", tokens="int5", **MODELS)
+        build_index(kb, images, tmp_path / "out", tokens="int5")
     with pytest.raises(ValueError, match="token codec bit1: the length of a token must be a multiple of 8, got 9"):
-        build_index(kb, images, tmp_path / "out", tokens="bit1", **MODELS | {"fusion": FakeFusion(width=9)})
+        build_index(kb, images, tmp_path / "out", tokens="bit1", fusion=FakeFusion(width=9))
     assert not (tmp_path / "out").exists()
 
 
@@ -253,7 +247,7 @@ def test_an_index_of_another_release_or_with_a_wrong_file(both: dict[str, Index]
 def test_a_build_of_the_other_type_is_told_apart(both: dict[str, Index], tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     with pytest.raises(ValueError, match=r"tokens was .int8. and is now .float16."):
-        build_index(kb, images, both["int8"].folder, **MODELS)
+        build_index(kb, images, both["int8"].folder)
 
 
 GB = 10**9
@@ -271,16 +265,19 @@ GB = 10**9
     ],
 )
 def test_tokens_are_kept_if_they_take_half_of_what_is_free(
-    needed: int, free: int, reserved: int, allocated: int, on_gpu: bool
+    monkeypatch: pytest.MonkeyPatch, needed: int, free: int, reserved: int, allocated: int, on_gpu: bool
 ) -> None:
-    assert Residency.of(needed, free, reserved, allocated).on_gpu is on_gpu
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 80 * GB))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: reserved)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: allocated)
+    assert Residency.on(torch.device("cuda"), needed).on_gpu is on_gpu
 
 
 def test_messages() -> None:
-    assert str(Residency.of(490 * GB, 17 * GB, GB, GB)) == (
+    assert str(Residency(490 * GB, 17 * GB)) == (
         "tokens take 490.0 GB, half of the free GPU memory is 8.5 GB: read from disk for each batch"
     )
-    assert str(Residency.of(5 * GB, 17 * GB, 0, 0)) == (
+    assert str(Residency(5 * GB, 17 * GB)) == (
         "tokens take 5.0 GB, half of the free GPU memory is 8.5 GB: kept on the GPU"
     )
     assert str(Residency.on(torch.device("cpu"), 2_500_000)) == "tokens take 2.5 MB: read from disk for each batch"
