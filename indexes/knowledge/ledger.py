@@ -151,7 +151,8 @@ class Ledger:
             reason = OTHER
         loss = self.left_out.get(reason)
         if loss is None:
-            place = place.removeprefix(self._root).lstrip("/: ") or place
+            inner = place.removeprefix(self._root)  # unlike `fox.csv` in `fox`
+            place = inner.lstrip("/: ") or place if inner[:1] in "/:" else place
             start = next(iter(text.strip().splitlines()), "").strip()[:_EXAMPLE]
             loss = self.left_out[reason] = Loss(unit, 0, 0, ": ".join(filter(None, (place, start))))
         loss.count += count
