@@ -120,8 +120,8 @@ def other_languages(paths: Iterable[str]) -> Mapping[str, str]:
     translated names (`de/tiere/fox/`).
 
     The language of pages without one is preferred, then English, then the one with most pages. What only looks like a
-    language has fewer than half of its pages in another one, or mostly other names beside it in the same place, as
-    `ko-fi` in a folder of companies, and is not what another one is a translation of.
+    language has fewer than half of its pages in another one, or as many other names as languages in the same place, as
+    `ko-fi` has in a folder of companies, and is not what another one is a translation of.
     """
     split = {path: _split(path) for path in paths}
     languages, names = defaultdict[_Names, set[str]](set), defaultdict[str, set[str]](set)
@@ -134,7 +134,7 @@ def other_languages(paths: Iterable[str]) -> Mapping[str, str]:
     same, named, shared = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
     for path, (page, language, place) in split.items():
         is_alone = counts[language] == 1 and len(place) == path.count("/") + 2 and place[-2] == "*"
-        same[language] += len(languages[page]) > 1 and 2 * of_languages[place] >= beside[place] and not is_alone
+        same[language] += len(languages[page]) > 1 and 2 * of_languages[place] > beside[place] and not is_alone
         shared.update((language, other) for other in languages[page] - {language})
         named[language] += path.startswith(f"{language}/") and len(names[_last_name(page)]) > 1
     whole = {code for code in counts if code and counts[code] >= _FEWEST and named[code] >= _MOST * counts[code]}
