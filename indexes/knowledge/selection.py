@@ -34,7 +34,6 @@ _ABOUT_SITE = re.compile(
 )
 """Names of pages about a site, without spaces, hyphens and case."""
 _LISTS = ("index", "_index", "readme", "default")
-_FEWEST, _MOST = 5, 0.75
 _Names = tuple[str, ...]  # in a path, of folders and of the parts of the file's name between dots
 
 
@@ -115,36 +114,31 @@ def other_languages(paths: Iterable[str]) -> Mapping[str, str]:
     """Returns the pages that are there in a preferred language, too, with their own.
 
     A page's language is a folder of its path (`de/fox/index.html`), before its extension (`fox.de.md`), or its file's
-    whole name in several folders (`fox/de.json`). Pages with the same path but for that are one page. So are those in a
-    folder of a language at the top, if most of its pages are called like pages elsewhere, although their folders have
-    translated names (`de/tiere/fox/`).
+    whole name in several folders (`fox/de.json`). Pages with the same path but for that are one page.
 
     The language of pages without one is preferred, then English, then the one with most pages. What only looks like a
     language has fewer than half of its pages in another one, or as many other names as languages in the same place, as
     `ko-fi` has in a folder of companies, and is not what another one is a translation of.
     """
     split = {path: _split(path) for path in paths}
-    languages, names = defaultdict[_Names, set[str]](set), defaultdict[str, set[str]](set)
+    languages = defaultdict[_Names, set[str]](set)
     counts = Counter(language for _, language, _ in split.values())
     of_languages = Counter(place for _, language, place in split.values() if language)
     beside = Counter(place for path in split if of_languages for place in _places(path))
     for page, language, _ in split.values():
         languages[page].add(language)
-        names[_last_name(page)].add(language)
-    same, named, shared = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
+    same, shared = Counter[str](), Counter[tuple[str, str]]()
     for path, (page, language, place) in split.items():
         is_alone = counts[language] == 1 and len(place) == path.count("/") + 2 and place[-2] == "*"
         same[language] += len(languages[page]) > 1 and 2 * of_languages[place] > beside[place] and not is_alone
         shared.update((language, other) for other in languages[page] - {language})
-        named[language] += path.startswith(f"{language}/") and len(names[_last_name(page)]) > 1
-    whole = {code for code in counts if code and counts[code] >= _FEWEST and named[code] >= _MOST * counts[code]}
-    real = {code for code in counts if code and 2 * same[code] >= counts[code]} | whole
+    real = {code for code in counts if code and 2 * same[code] >= counts[code]}
     real |= {other for (code, other), count in shared.items() if code in real and 2 * count >= counts[code]}
     order = sorted(real | ({""} & counts.keys()), key=lambda code: (code != "", code != "en", -counts[code], code))
     others: dict[str, str] = {}
     for path, (page, language, _) in split.items():
         better = order[: order.index(language)] if language in order else []
-        if better and (language in whole or any(code in languages[page] for code in better)):
+        if any(code in languages[page] for code in better):
             others[path] = language
     return others
 
@@ -156,11 +150,6 @@ def _pattern_of(path: str, language: str) -> str:
         *before, name, _ = path.rpartition("/")[2].split(".")
         return f"*{'.' if before else '/'}{name}.*"
     return f"{folder}/*" if path.startswith(f"{folder}/") else f"*/{folder}/*"
-
-
-def _last_name(page: _Names) -> str:
-    """Returns the last name of a path that tells pages apart."""
-    return next((name for name in reversed(page[:-1]) if name.lower() not in _LISTS), "")
 
 
 def language_of(path: str) -> str:

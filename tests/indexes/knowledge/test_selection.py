@@ -38,15 +38,6 @@ def test_one_of_several_languages(paths: list[str], others: dict[str, str]) -> N
     assert other_languages(paths) == others
 
 
-def test_a_language_with_translated_folders() -> None:
-    names = ["fox", "hen", "elk", "owl", "bat", "eel"]
-    own = [f"animals/{name}/index.html" for name in names]
-    german = [f"de/tiere/{name}/index.html" for name in names] + ["de/ueber/index.html"]
-    assert other_languages([*own, *german]) == dict.fromkeys(german, "de")
-    few = german[:4] + [f"de/tiere/{name}/index.html" for name in ("dachs", "fuchs")]  # 4 of 6 are called the same
-    assert other_languages([*own, *few]) == {}
-
-
 def test_lists_and_pages_about_a_site() -> None:
     things = ["fish/angelfish/index.html", "fish/about-face.html", "ore/index.md", "contact-lens.md"]
     pages = [
