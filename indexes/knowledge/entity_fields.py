@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from indexes.knowledge.document import Document
-from indexes.knowledge.selection import FIELDS, split_language
+from indexes.knowledge.selection import FIELDS, language_of
 from indexes.labeled_values import Names, value_at
 from retriever.filters import text_of
 from retriever.types import Entity
@@ -40,7 +40,7 @@ class EntityFields:
         if not self._places:
             return replace(entity, fields=()) if entity.fields else entity
         values = {} if document is None else {**document.settings, **document.values}
-        fallbacks = {FILE: path, LANGUAGE: split_language(path)[1]}
+        fallbacks = {FILE: path, LANGUAGE: language_of(path)}
         fields = list[tuple[str, str]]()
         for name, place in self._places.items():
             own = [text for field, text in entity.fields if field == name]

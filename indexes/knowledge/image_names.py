@@ -125,13 +125,10 @@ def _is_view(word: str) -> bool:
     return word in _VIEWS or len(word) == 1 or word.isdecimal() or is_size(word)
 
 
-def without_size(name: str, numbers: bool) -> str:
-    """Returns a file's name without its extension and without the words for its size.
-
-    If `numbers`, those of three or more digits are sizes.
-    """
+def without_size(name: str) -> str:
+    """Returns a file's name without its extension and without the words for its size."""
     words = words_of(split_name(name)[0])
-    return _joined(word for word in words if not (is_size(word) or (numbers and is_large(word)))) or _joined(words)
+    return _joined(word for word in words if not is_size(word)) or _joined(words)
 
 
 def picture_name(url: str) -> str:
@@ -139,17 +136,12 @@ def picture_name(url: str) -> str:
     if is_embedded(url):
         return url
     name = posixpath.basename(unquote(re.split(r"[?#]", url.strip())[0]).replace("\\", "/"))
-    return without_size(name, False) or url
+    return without_size(name) or url
 
 
 def is_size(word: str) -> bool:
     """Returns whether a word says the size of an image: `thumb`, `300x200`, `2x`."""
     return word in _SIZES or (word[0] in _DIGITS and _SIZE.fullmatch(word) is not None)
-
-
-def is_large(word: str) -> bool:
-    """Returns whether a word is a number that may be a size in pixels."""
-    return len(word) > 2 and word.isdecimal() and word[0] != "0"
 
 
 def standing(path: str) -> int:

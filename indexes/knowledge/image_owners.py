@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import posixpath
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from indexes.image_source import ImageSource
-from indexes.knowledge.image_names import (
-    is_drawing,
-    is_large,
-    is_size,
-    loose_key,
-    stem_of,
-    without_size,
-    words_of,
-)
+from indexes.knowledge.image_names import is_drawing, is_size, loose_key, stem_of, without_size, words_of
 from indexes.knowledge.image_rules import home_of, last_name
-from indexes.svg import size_of
-from retriever.images import ImageError
 from retriever.types import ArticleImage, Entity
 
 _MANY = 1000  # from so many documents on, an image is not compared by their titles
@@ -96,7 +86,7 @@ def without_images(entity: Entity, lost: Set[str], there: Iterable[str]) -> Enti
 
 
 def without_copies(entity: Entity, names: Mapping[str, str], source: ImageSource) -> Entity:
-    """Returns an entity with the largest copy alone of each image: of `fox-700.jpg` and `fox@2x.jpg`, the latter.
+    """Returns an entity with the largest copy alone of each image: of `fox-thumb.jpg` and `fox@2x.jpg`, the latter.
 
     The `names` of its images in the source are by their URLs, in order.
     """
@@ -113,42 +103,20 @@ def without_copies(entity: Entity, names: Mapping[str, str], source: ImageSource
 
 
 def _largest_of(names: Iterable[str], source: ImageSource) -> dict[str, str]:
-    """Returns, for the name of each image of an entity, that of the largest copy among them."""
-    stands: dict[str, str] = {}
-    for group in _grouped(dict.fromkeys(names), lambda name: _key(name, numbers=True)):
-        is_one = len(group) == 1 or _has_sizes(group, source)
-        for copies in [group] if is_one else _grouped(group, lambda name: _key(name, numbers=False)):
-            largest = copies[0] if len(copies) == 1 else max(copies, key=lambda name: _bytes(name, source))
-            stands.update(dict.fromkeys(copies, largest))
-    return stands
+    """Returns, for the name of each image of an entity that has copies among them, that of the largest one."""
+    groups = defaultdict[str, list[str]](list)
+    for name in dict.fromkeys(names):
+        groups[_key(name)].append(name)
+    several = (copies for copies in groups.values() if len(copies) > 1)
+    largest = ((copies, max(copies, key=lambda name: _bytes(name, source))) for copies in several)
+    return {copy: name for copies, name in largest for copy in copies}
 
 
-def _grouped(names: Iterable[str], key: Callable[[str], str]) -> list[list[str]]:
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(key(name), []).append(name)
-    return list(groups.values())
-
-
-def _key(name: str, numbers: bool) -> str:
+def _key(name: str) -> str:
     """Returns a path without what says a size."""
     *folders, last = name.split("/")
     kept = (folder for folder in folders if not all(map(is_size, words_of(folder))))
-    return "/".join((*kept, without_size(last, numbers)))
-
-
-def _has_sizes(names: Iterable[str], source: ImageSource) -> bool:
-    """Returns whether the numbers in most of the names are the width or height in pixels."""
-    numbers = {name: set(filter(is_large, words_of(stem_of(name)))) for name in names}
-    numbered = [name for name in numbers if numbers[name]]
-    return 2 * sum(not numbers[name].isdisjoint(_pixels(name, source)) for name in numbered) >= len(numbered)
-
-
-def _pixels(name: str, source: ImageSource) -> set[str]:
-    try:
-        return set(map(str, size_of(source.content(name), name)))
-    except (ImageError, OSError):
-        return set()
+    return "/".join((*kept, without_size(last)))
 
 
 def _bytes(name: str, source: ImageSource) -> int:

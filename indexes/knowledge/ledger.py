@@ -16,6 +16,7 @@ from indexes.knowledge.image_names import picture_name
 from indexes.knowledge.sections import FACTS
 from indexes.knowledge.understanding.facts import LISTS, scalar_of
 from indexes.knowledge.understanding.fields import looks_like_image
+from indexes.knowledge.understanding.image_texts import pictures_in
 from indexes.labeled_values import folded
 from retriever.types import Entity
 from retriever.unspaced import UNSPACED, count_words
@@ -151,7 +152,8 @@ class Ledger:
             reason = OTHER
         loss = self.left_out.get(reason)
         if loss is None:
-            place = place.removeprefix(self._root).lstrip("/: ") or place
+            inner = place.removeprefix(self._root)  # unlike `fox.csv` in `fox`
+            place = inner.lstrip("/: ") or place if inner[:1] in "/:" else place
             start = next(iter(text.strip().splitlines()), "").strip()[:_EXAMPLE]
             loss = self.left_out[reason] = Loss(unit, 0, 0, ": ".join(filter(None, (place, start))))
         loss.count += count
@@ -217,7 +219,7 @@ def _content_of(document: Document, entity: Entity | None) -> tuple[list[str], l
         if not text or text in seen:
             continue
         if "." in text[-6:] and looks_like_image(text):
-            pictures.append(text)
+            pictures += [url for url, _ in pictures_in(text)] or [text]
         elif text[:5] in ("data:", "embed") and is_embedded(text):
             pictures += [text] if text[:11] == "data:image/" else []
         elif not (":" in text and _ADDRESS.fullmatch(text)) and not (len(text) > 120 and _BLOB.match(text)):

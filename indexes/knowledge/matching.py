@@ -40,6 +40,7 @@ class MatchReport:
     entities: int = 0
     given: int = 0  # number of images that entities get by rules
     lost: tuple[int, str] = (0, "")  # number of entities that name images of others; an example
+    unused: list[str] = field(default_factory=list)  # image files of no entity
     rules: list[Rule] = field(default_factory=list)  # those that come first in doubt first
     examples: list[str] = field(default_factory=list)  # a file for each rule
     refused: list[str] = field(default_factory=list)  # why links and folders were not read
@@ -54,6 +55,8 @@ class MatchReport:
         if self.lost[0]:
             whose = counted(self.lost[0], "entity")
             notes.append(f"images of {whose} belong to others that name them, and are searched there: {self.lost[1]}")
+        if self.unused:
+            notes.append(f"{counted(len(self.unused), 'image file')} of no entity, such as {self.unused[0]}")
         return notes + [f"image file not read: {reason}" for reason in self.refused[:_LISTED]]
 
     def used(self) -> list[str]:
@@ -121,7 +124,9 @@ def with_matched_images(
             keys.add(entity, not there)
             named.add(row, there.values(), home_of(entity)[1])
             spool.write(as_line([to_row(entity), entity.named_after, there]))
-        report.rules, owners = match_files(names, keys, named.rows_of(names), pattern)
+        namers = named.rows_of(names)
+        report.rules, owners = match_files(names, keys, namers, pattern)
+        report.unused = [names[file] for file in np.flatnonzero((owners < 0) & (namers < 0))]
         report.examples = [names[rule.example] for rule in report.rules]
         report.files, report.entities, report.lacking = len(names), len(lacking), sum(lacking)
         photos = report.refused or (names and not _ICONS.search(names[0]))

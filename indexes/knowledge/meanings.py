@@ -17,7 +17,7 @@ from indexes.knowledge.document import Document, Heading, Part
 from indexes.knowledge.identity import common_names, is_whole_file
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.published import own_entity
-from indexes.knowledge.selection import split_language
+from indexes.knowledge.selection import language_of
 from indexes.knowledge.sources import FolderImages
 from indexes.knowledge.understanding.entities import Meaning, meaning_of
 from indexes.knowledge.understanding.fields import field_of
@@ -178,7 +178,7 @@ def _spread(documents: list[Document], reader: Reader, files: Sequence[Path], fo
     """Returns a sample of all documents of a reader in the languages of `files`, also if only few of these are read."""
     alike = folder.files
     if len(files) < len(alike):
-        language = {file: split_language(file.relative_to(folder.root).as_posix())[1] for file in alike}
+        language = {file: language_of(file.relative_to(folder.root).as_posix()) for file in alike}
         languages = {language[file] for file in files}
         alike = [file for file in alike if language[file] in languages]
     if len(alike) > len(documents):  # the first ones may be of one part of a site

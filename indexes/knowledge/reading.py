@@ -178,7 +178,7 @@ class _Reading:
             if entity is not None:
                 return entity if isinstance(entity, ValueError) else replace(meaning, entity=entity)
             reason = "copies of entities in other files"
-        self._ledger.leave_out(reason, id or place.removeprefix(str(self._path)).lstrip("/"), 1, "entities")
+        self._ledger.leave_out(reason, id or place, 1, "entities")
         return None
 
     def _kept(self, meaning: Meaning, entry: Understood, dropped: Callable[[str], bool], *, is_whole: bool) -> Entity:

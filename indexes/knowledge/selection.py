@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ name in the knowledge base; `category?` if no entity needs to have one."""
 PAGES = "pages"  # the pattern for pages that list others or are about the site (`site_pages`)
 OTHERS, SKIPPED = "entities other than those of --only", "entities of --skip"
 _LANGUAGES = re.compile(
-    "af|ar|az|be|bg|bn|ca|cs|cy|da|de|el|en|es|et|eu|fa|fi|fr|ga|gl|he|hi|hr|hu|hy|id|is|it|ja|ka|kk|km|ko|lt|lv|mk|ml|mn|mr"
+    "af|ar|az|be|bg|bn|ca|cs|cy|da|de|el|en|es|et|eu|fa|fi|fr|ga|gl|he|hi|hr|hu|hy|id|is|it|ja|jp|ka|kk|km|ko|lt|lv|mk|ml|mn|mr"
     "|ms|my|nb|ne|nl|nn|no|pa|pl|ps|pt|ro|ru|sk|sl|sq|sr|sv|sw|ta|te|th|tl|tr|uk|ur|uz|vi|zh"
 )
 """Two-letter codes of languages that sites are in."""
@@ -35,7 +34,7 @@ _ABOUT_SITE = re.compile(
 )
 """Names of pages about a site, without spaces, hyphens and case."""
 _LISTS = ("index", "_index", "readme", "default")
-_FEWEST, _MOST = 5, 0.75
+_Names = tuple[str, ...]  # in a path, of folders and of the parts of the file's name between dots
 
 
 class Selection:
@@ -114,33 +113,32 @@ def _folders(path: str) -> Iterable[str]:
 def other_languages(paths: Iterable[str]) -> Mapping[str, str]:
     """Returns the pages that are there in a preferred language, too, with their own.
 
-    A page's language is a folder of its path (`de/fox/index.html`) or before its extension (`fox.de.md`). Pages with
-    the same path but for that are one page. So are those in a folder of a language at the top, if most of its pages are
-    called like pages elsewhere, although their folders have translated names (`de/tiere/fox/`).
+    A page's language is a folder of its path (`de/fox/index.html`), before its extension (`fox.de.md`), or its file's
+    whole name in several folders (`fox/de.json`). Pages with the same path but for that are one page.
 
     The language of pages without one is preferred, then English, then the one with most pages. What only looks like a
-    language has fewer than half of its pages in another one, and is not what another one is a translation of.
+    language has fewer than half of its pages in another one, or as many other names as languages in the same place, as
+    `ko-fi` has in a folder of companies, and is not what another one is a translation of.
     """
-    split = {path: split_language(path) for path in paths}
-    languages, names = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for page, language in split.values():
+    split = {path: _split(path) for path in paths}
+    languages = defaultdict[_Names, set[str]](set)
+    counts = Counter(language for _, language, _ in split.values())
+    of_languages = Counter(place for _, language, place in split.values() if language)
+    beside = Counter(place for path in split if of_languages for place in _places(path))
+    for page, language, _ in split.values():
         languages[page].add(language)
-        names[_last_name(page)].add(language)
-    counts, same, named = Counter[str](), Counter[str](), Counter[str]()
-    shared = Counter[tuple[str, str]]()
-    for path, (page, language) in split.items():
-        counts[language] += 1
-        same[language] += len(languages[page]) > 1
+    same, shared = Counter[str](), Counter[tuple[str, str]]()
+    for path, (page, language, place) in split.items():
+        is_alone = counts[language] == 1 and len(place) == path.count("/") + 2 and place[-2] == "*"
+        same[language] += len(languages[page]) > 1 and 2 * of_languages[place] > beside[place] and not is_alone
         shared.update((language, other) for other in languages[page] - {language})
-        named[language] += path.startswith(f"{language}/") and len(names[_last_name(page)]) > 1
-    whole = {code for code in counts if code and counts[code] >= _FEWEST and named[code] >= _MOST * counts[code]}
-    real = {code for code in counts if code and 2 * same[code] >= counts[code]} | whole
+    real = {code for code in counts if code and 2 * same[code] >= counts[code]}
     real |= {other for (code, other), count in shared.items() if code in real and 2 * count >= counts[code]}
     order = sorted(real | ({""} & counts.keys()), key=lambda code: (code != "", code != "en", -counts[code], code))
     others: dict[str, str] = {}
-    for path, (page, language) in split.items():
+    for path, (page, language, _) in split.items():
         better = order[: order.index(language)] if language in order else []
-        if better and (language in whole or any(code in languages[page] for code in better)):
+        if any(code in languages[page] for code in better):
             others[path] = language
     return others
 
@@ -149,29 +147,37 @@ def _pattern_of(path: str, language: str) -> str:
     """Returns the pattern that the paths of all pages in the language of one have."""
     folder = next((part for part in path.split("/")[:-1] if part.lower() == language), None)
     if folder is None:
-        return f"*.{path.rsplit('.', 2)[1]}.*"
+        *before, name, _ = path.rpartition("/")[2].split(".")
+        return f"*{'.' if before else '/'}{name}.*"
     return f"{folder}/*" if path.startswith(f"{folder}/") else f"*/{folder}/*"
 
 
-def _last_name(page: str) -> str:
-    """Returns the last name of a path that tells pages apart."""
-    parts = page.rpartition(".")[0].split("/")
-    return next((part for part in reversed(parts) if part.lower() not in _LISTS), "")
+def language_of(path: str) -> str:
+    """Returns the language of a path, "" if it has none."""
+    return _split(path)[1]
 
 
-def split_language(path: str) -> tuple[str, str]:
-    """Returns a path without its language, and the language, "" if it has none."""
+def _split(path: str) -> tuple[_Names, str, _Names]:
+    """Returns the names in a path without its language, the language, and the names with `*` in its place."""
     if docs := _DOCUSAURUS.search(path):
         folder = "src/pages" if docs[2] == "pages" else docs[2]
-        return f"{path[: docs.start()]}{folder}/{path[docs.end() :]}", docs[1].lower()
-    *folders, file = path.split("/")
-    for place, folder in enumerate(folders):
-        if _is_language(folder):
-            return posixpath.join(*folders[:place], *folders[place + 1 :], file), folder.lower()
-    parts = file.split(".")
-    if len(parts) > 2 and _is_language(parts[-2]):
-        return "/".join([*folders, ".".join([*parts[:-2], parts[-1]])]), parts[-2].lower()
-    return path, ""
+        return _names(f"{path[: docs.start()]}{folder}/{path[docs.end() :]}"), docs[1].lower(), ()
+    names = _names(path)
+    for place in dict.fromkeys((*range(path.count("/")), max(len(names) - 2, 0))):
+        if _is_language(names[place]):
+            return names[:place] + names[place + 1 :], names[place].lower(), (*names[:place], "*", *names[place + 1 :])
+    return names, "", ()
+
+
+def _places(path: str) -> Iterable[_Names]:
+    """Returns the names in a path with `*` in place of each of them in turn, but for the extension."""
+    names = _names(path)
+    return ((*names[:place], "*", *names[place + 1 :]) for place in range(len(names) - 1))
+
+
+def _names(path: str) -> _Names:
+    folder, _, file = path.rpartition("/")
+    return (*(folder.split("/") if folder else ()), *file.split("."))
 
 
 def _is_language(name: str) -> bool:

@@ -77,14 +77,16 @@ def no_rows(value: Any, file: Path, folder: Folder, why: str) -> Entry:
 
 
 def neighbors(file: Path, folder: Folder) -> list[Path]:
-    """Returns the files before and after one."""
-    place = _places(folder).get(file, 0)
-    return [*folder.files[max(place - 1, 0) : place], *folder.files[place + 1 : place + 2]]
+    """Returns the files before and after one, among those with its extension."""
+    files, places = _places(folder)
+    place = places.get(file, 0)
+    return [*files[max(place - 1, 0) : place], *files[place + 1 : place + 2]]
 
 
 @lru_cache(maxsize=1)
-def _places(folder: Folder) -> Mapping[Path, int]:
-    return {file: place for place, file in enumerate(folder.files)}
+def _places(folder: Folder) -> tuple[list[Path], Mapping[Path, int]]:
+    files = sorted(folder.files, key=lambda file: file.suffix)
+    return files, {file: place for place, file in enumerate(files)}
 
 
 def id_of(file: Path, folder: Folder) -> str:

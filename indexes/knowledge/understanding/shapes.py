@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -147,9 +147,15 @@ def _title_field(rows: Sequence[Row]) -> str:
     texts = [name for name, value in first.items() if name not in usual and isinstance(value, str) and _is_name(value)]
     texts = [name for name in texts if sum(bool(row.get(name)) for row in rows) >= len(rows) / 2]
     others = [name for name in texts if name != text]
-    named = (name for name in others if folded(name).endswith(("title", "name", "label")))
+    named = (name for name in named_titles(first) if name in others)
     different = (name for name in (*others, *texts) if _differs(name, rows))
     return next(named, None) or next(different, None) or next(iter(others), "")
+
+
+def named_titles(row: Row) -> Iterator[str]:
+    """Yields the fields of a row with short texts whose names end as those of titles do ("Airport name")."""
+    short = (name for name, value in row.items() if isinstance(value, str) and _is_name(value))
+    return (name for name in short if folded(name).endswith(("title", "name", "label")))
 
 
 def _differs(name: str, rows: Sequence[Row]) -> bool:

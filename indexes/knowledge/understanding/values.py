@@ -29,7 +29,7 @@ from indexes.knowledge.understanding.image_texts import OF_OTHERS
 from indexes.knowledge.understanding.images import PARTS, image_words, images_of
 from indexes.knowledge.understanding.languages import by_preference, has_languages, in_one_language, is_language
 from indexes.knowledge.understanding.settings import aliases_in, fields_of_system, no_fact, note_facts, without_links
-from indexes.knowledge.understanding.shapes import Row, Shape, lifted, shape_of, unwrapped
+from indexes.knowledge.understanding.shapes import Row, Shape, lifted, named_titles, shape_of, unwrapped
 
 __all__ = ["PARTS", "Shape", "Understood", "fields_listed", "shape_of", "understood"]
 
@@ -124,6 +124,9 @@ def understood(values: Mapping[str, Any], shape: Shape, where: str) -> Understoo
 def _titles(row: Row, shape: Shape) -> tuple[str, list[str]]:
     """Returns the name of the title's field, and the titles; those in other languages are other names."""
     name, value = field_of(row, "title", shape.names)
+    if not (shape.is_note or any(texts_in(value))):
+        name = next(named_titles(row), name)
+        value = row.get(name)
     if isinstance(value, dict) and has_languages(value):
         value = by_preference(value, shape.languages)
     if shape.is_note and not isinstance(value, str | int):  # may be meant for another program

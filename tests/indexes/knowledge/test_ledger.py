@@ -165,7 +165,9 @@ def test_the_account_as_text() -> None:
 
 
 def test_the_number_of_reasons_is_limited() -> None:
-    ledger = Ledger()
+    ledger = Ledger("kb")
+    ledger.leave_out("copies", "kb.csv: line 3")
+    assert ledger.left_out.pop("copies").example == "kb.csv: line 3"  # a file that is called like the folder
     for number in range(MOST_REASONS + 5):
         ledger.leave_out(f"files of kind {number}", "x", 2, "files")
     losses = ledger.to_json()["left_out"]
@@ -184,6 +186,9 @@ def test_the_name_of_a_file_within_values_is_no_image() -> None:
     document = Document(values={"title": "Basalt", "text": "It is hard.", "resource": resource})
     account = account_of(document, entity_of("It is hard.", images=(ArticleImage("embedded:en.enex#1.png"),)))
     assert account["words"] == {"source": 4, "kept": 3} and lost(account) == {"other words": 1}  # "Basalt"
+    listed = Document(values={"title": "Basalt", "photos": "1.png, more/2.png"})
+    images = (ArticleImage("1.png"), ArticleImage("more/2.png"))
+    assert lost(account_of(listed, entity_of("Basalt", images=images))) == {}
 
 
 @pytest.mark.parametrize("form", FORMS_OF_SOURCES)

@@ -27,20 +27,15 @@ DOCUSAURUS = "i18n/fr/docusaurus-plugin-content-docs/current/fox.md"
         (["it/server.md", "it/router.md", "fox.md"], {}),  # the department, not the language
         (["no/a.md", "no/b.md", "no/c.md", "a.md"], {}),  # a third in common
         (["fox.min.html", "v1.2/fox.html", "us/fox.html"], {}),
+        (["a/de.json", "a/en.json", "b/de.json", "b/en.json"], {"a/de.json": "de", "b/de.json": "de"}),
+        (["lands/de.md", "lands/fr.md", "lands/it.md"], {}),  # things, in one folder
+        (["logos/ko-fi/a.md", "logos/te/a.md", "logos/ibm/a.md", "logos/3m/a.md", "logos/bp/a.md"], {}),  # companies
+        (["bash/ps.md", "bash/tr.md", "bash/ls.md", "bash/cat.md", "sh/ps.md", "sh/tr.md", "sh/cp.md", "sh/dd.md"], {}),
         ([], {}),
     ],
 )
 def test_one_of_several_languages(paths: list[str], others: dict[str, str]) -> None:
     assert other_languages(paths) == others
-
-
-def test_a_language_with_translated_folders() -> None:
-    names = ["fox", "hen", "elk", "owl", "bat", "eel"]
-    own = [f"animals/{name}/index.html" for name in names]
-    german = [f"de/tiere/{name}/index.html" for name in names] + ["de/ueber/index.html"]
-    assert other_languages([*own, *german]) == dict.fromkeys(german, "de")
-    few = german[:4] + [f"de/tiere/{name}/index.html" for name in ("dachs", "fuchs")]  # 4 of 6 are called the same
-    assert other_languages([*own, *few]) == {}
 
 
 def test_lists_and_pages_about_a_site() -> None:
@@ -135,10 +130,12 @@ def test_rows_in_one_of_several_languages(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "pattern"),
-    [("de/loon.md", "de/*"), ("docs/de-CH/loon.md", "*/de-CH/*"), ("docs/loon.de.md", "*.de.*")],
+    [("de/loon.md", "de/*"), ("docs/de-CH/loon.md", "*/de-CH/*"), ("docs/loon.de.md", "*.de.*"), ("a/de.md", "*/de.*")],
 )
 def test_the_option_for_another_language_reads_it(tmp_path: Path, name: str, pattern: str) -> None:
-    other = name.replace("de-CH/", "").replace("de/", "").replace(".de", "")
+    other = name.replace("de-CH/", "").replace("de/", "").replace(".de", "").replace("/de.", "/en.")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/de.md").touch()  # a second file that is called after its language
     for one in (name, other):
         (tmp_path / one).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / one).write_text(f"# {one}\n\nA bird.\n")

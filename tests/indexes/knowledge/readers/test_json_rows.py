@@ -17,8 +17,6 @@ from indexes.knowledge.readers.json_rows import JSON_ROWS
 from tests.fakes.documents import beside, entries, ids, laid_out, rows
 
 FOX, HEN = {"title": "Fox", "size": 4}, {"title": "Hen", "size": 2}
-NAMES = ("title", "image", "height")
-TABLE: list[list[Any]] = [["Fox", "img/fox.png", 40], ["Hen", "img/hen.png", 30], ["Owl", None, None]]
 
 
 def written(path: Path, value: Any) -> Path:
@@ -86,24 +84,14 @@ def test_records_without_usual_titles_and_files_without_rows(tmp_path: Path) -> 
     ]
     colors = written(tmp_path / "colors.json", ["red", "green"])
     assert ids(JSON_ROWS, *birds, colors) == ["0", "1"]
+    between = written(tmp_path / "0.geojson", {"name": "A map", "shapes": []})
+    assert ids(JSON_ROWS, birds[0], between, birds[1]) == ["0", "0", "1"]
     assert beside(JSON_ROWS, *birds, colors) == [("files without rows", "red green")]
     with pytest.raises(ValueError, match=r"colors\.json: a list of values, not of objects"):
         entries(JSON_ROWS, colors)
     with pytest.raises(ValueError, match=r"x\.json: holds no list of objects, nor an object with a title"):
         entries(JSON_ROWS, written(tmp_path / "x.json", {"a": 1}))
     assert rows(JSON_ROWS, written(tmp_path / "x.json", {"AD": "Andorra", "AE": "Emirates"}))[0] == {"title": "Andorra"}
-
-
-@pytest.mark.parametrize("orient", ["records", "split", "index", "columns", "list"])
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_each_layout_of_a_data_frame(tmp_path: Path, orient: str, count: int) -> None:
-    path = written(tmp_path / "kb.json", laid_out(NAMES, TABLE[:count], orient, range(count)))
-    assert rows(JSON_ROWS, path) == [dict(zip(NAMES, row, strict=True)) for row in TABLE[:count]]
-
-
-def test_lists_without_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="item 1: a list of values without the names of their fields; write"):
-        entries(JSON_ROWS, written(tmp_path / "kb.json", [["Fox", "img/fox.png"], ["Hen", None]]))
 
 
 def test_lines_with_commas_lines_that_are_damaged_and_values_of_several_lines(tmp_path: Path) -> None:

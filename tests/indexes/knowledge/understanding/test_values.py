@@ -78,6 +78,7 @@ def test_a_field_is_a_section_or_a_fact_for_all_alike() -> None:
          ["Afghanistan", "Albania", "Cuba"]),
         ([{"Object ID": 1, "Object Name": "Jug", "Title": "Blue Jug"}, {"Object ID": 2, "Object Name": "Bowl"}],
          ["Blue Jug", "Bowl"]),
+        ([{"Common name": "Elk", "Latin name": "Alces"}, {"Latin name": "Castor"}, {"x": "a"}], ["Elk", "Castor", ""]),
         ([{"type": "Feature", "geometry": {}, "properties": {"name": "Old mill", "built": 1803}}], ["Old mill"]),
         ([{"id": "wall", "strings": {"name": {"ar-EG": "سور", "en-GB": "Wall"}}}], ["Wall"]),
         ([{"file": f"{n}.jpg", "caption": f"A loon on lake {n}", "labels": ["bird"]} for n in range(2)],
