@@ -38,7 +38,7 @@ _MEASURE = re.compile(rf"\d|\s{UNIT}\b", re.IGNORECASE)
 _SIZE = re.compile(r"\bhow (?:tall|high|wide|deep|thick|heavy|far)\b", re.IGNORECASE)
 
 
-def kind_of_answer(question: str, context: str = "") -> Callable[[str, int, int], bool]:
+def kind_of_answer(question: str, context: str = "", whole: int = 0) -> Callable[[str, int, int], bool]:
     """Returns a function that tells whether a span of a text can be what a question asks for.
 
     A line must be about the years of the question, a size is a measure, and what is not so is denied.
@@ -46,6 +46,7 @@ def kind_of_answer(question: str, context: str = "") -> Callable[[str, int, int]
     Args:
         question: The question.
         context: Titles, whose years every line of the text may mean.
+        whole: Where a beginning ends that all of the text is about: the title, if that is before it.
 
     Example:
         >>> [kind_of_answer("How tall is it?")(text, 0, len(text)) for text in ("slowly", "3 m")]
@@ -58,9 +59,9 @@ def kind_of_answer(question: str, context: str = "") -> Callable[[str, int, int]
         if sized and not _MEASURE.search(text[start:end]):
             return False
         begin, stop = text.rfind("\n", 0, start) + 1, (text + "\n").find("\n", end)
-        line = text[begin:stop]
+        line = text if end <= whole else text[begin:stop]
         if years:
-            part = _sentence(line, start - begin, end - begin)
+            part = text if end <= whole else _sentence(line, start - begin, end - begin)
             if not any(year in (part if _YEARS.search(part) else line) for year in years):
                 return False
         return not excluded or _DENIED.search(line) is not None

@@ -71,7 +71,7 @@ def best_span(
         scores: Scores of its tokens as starts and ends, float32 [T, 2].
         question: The question.
         text: The section.
-        title: The article's title, which is no answer.
+        title: The article's title, which is no answer; empty if the text begins with it as a line (`titles.posed`).
         heading: The section's title.
         likeness: Compares the meaning of the question with that of labeled values; without it, only words count.
     """
@@ -101,7 +101,7 @@ def best_span(
         nats += (gained[line] * behind)[starts]
     total = np.logaddexp(np.logaddexp.reduce(nats), null)
     named = _folded(title)
-    fits = kind_of_answer(question, f"{title} {heading}")
+    fits = kind_of_answer(question, f"{title} {heading}", 0 if title else text.find("\n"))
     for place in np.argsort(-nats, kind="stable")[:_TRIED]:
         if not np.isfinite(nats[place]):
             break

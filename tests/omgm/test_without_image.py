@@ -97,6 +97,7 @@ def test_the_thing_itself_is_asked_for(omgm: OMGM) -> None:
         ("Which villager lives in Pelican Town?", "Clint"),
         ("Who is the blacksmith?", "Clint"),
         ("Which volcano last erupted in 1707?", "Mount Fuji"),
+        ("Which tower was completed in 1958?", "Tokyo Tower"),
     ):
         assert omgm.ask(None, question).answer == title
     assert omgm.ask(None, "Who invented the saxophone?").answer != "Saxophone"
