@@ -15,8 +15,8 @@ DOORS = {
     "serving/app.py": 6_160,
     "training/reranker/train.py": 11_550,
     "evaluation/run.py": 4_510,
-    "indexes/builder/build.py": 9_900,
-    "omgm/api.py": 11_400,
+    "indexes/builder/build.py": 9_830,
+    "omgm/api.py": 11_345,
 }
 """The most lines that a file may pull in, itself included. A bar only goes down.
 """
