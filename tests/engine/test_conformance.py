@@ -160,7 +160,7 @@ def test_an_index_changes(tmp_path: Path, database: Database) -> None:
 
 def test_an_index_moves_to_a_database_and_back(tmp_path: Path, database: Database) -> None:
     world = World(tmp_path, [article(name, further=1) for name in "abcde"], image_keys=2)
-    flat = world.open()
+    flat = Index.open(world.index)
 
     def change(**options: Any) -> Index:
         models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}

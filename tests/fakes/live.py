@@ -120,13 +120,13 @@ def data_of(folder: Path) -> dict[str, bytes]:
     """Returns the data files of an index: all but the manifest, which names the knowledge base.
 
     The report is without what is known only when the knowledge base is read: how many words and image files it has,
-    and how many images of an entity are beyond `image_keys`.
+    how many of these belong to no entity, and how many images of an entity are beyond `image_keys`.
     """
     files = {name: data for name, data in contents(folder).items() if name in all_files() or name.startswith("images/")}
     report = json.loads(files[REPORT])
     report.pop("words")
     report["pictures"].pop("files")
-    assert all("not searched" in note for note in report.pop("notes", []))
+    assert all("not searched" in note or "of no entity" in note for note in report.pop("notes", []))
     return files | {REPORT: json.dumps(report).encode()}
 
 
