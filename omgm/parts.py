@@ -94,7 +94,8 @@ def build_generator(profile: Profile, apart: bool = False) -> Generator:
 
     Args:
         profile: The profile.
-        apart: Whether other processes compute for it, so that it needs no weights.
+        apart: Whether other processes compute for it if it is a `serving.lanes.BatchedGenerator`, which then needs no
+            weights.
 
     Raises:
         ValueError: It is a chat model, and its `base_url` or `model` is not set.

@@ -147,7 +147,7 @@ def _read(result: Mapping[str, Any], index: EntityIndex, version: object) -> Ret
 
 
 def write_requests(requests: Sequence[GenerationRequest]) -> bytes:
-    """Returns the message of what an extractive reader is asked, which needs no images."""
+    """Returns the message of a batch of requests to an extractive reader, which needs no images."""
     asked = [
         {
             "question": request.question,
@@ -160,7 +160,7 @@ def write_requests(requests: Sequence[GenerationRequest]) -> bytes:
 
 
 def read_requests(message: Mapping[str, Any]) -> list[GenerationRequest]:
-    """Returns what an extractive reader is asked."""
+    """Returns the requests of a message by `write_requests`, without images."""
     return [
         GenerationRequest(
             asked["question"],

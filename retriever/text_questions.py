@@ -30,7 +30,7 @@ class TextQuestions:
         self._encode = encode
 
     def kinds(self, questions: Sequence[str]) -> list[Reading | None]:
-        """Returns what each question asks for; `None` for another question."""
+        """Returns the kind of reading that each question asks for, `None` if it asks for none."""
         examples, weights = self._fit
         scores = _kernel(self._encode(questions), examples) @ weights
         return [_KINDS[own.argmax()] if own.max() > 0 else None for own in scores]

@@ -158,7 +158,7 @@ class Round:
 
 
 def without_of(rounds: Iterable[Round]) -> tuple[str, ...]:
-    """Returns what the model was asked without at some request of the rounds."""
+    """Returns the parts that some request of the rounds was sent without, each once."""
     asked = (request for one in rounds for request in one.requests)
     return tuple(dict.fromkeys(part for request in asked for part in request.without))
 

@@ -54,7 +54,7 @@ class RateLimiter:
         return wait
 
     def headers(self, caller: str) -> dict[str, str]:
-        """Returns what is left of a caller's quota, as the IETF's draft of the RateLimit headers has it."""
+        """Returns a caller's remaining quota as RateLimit headers, by the IETF's draft."""
         tokens, _ = self._buckets[caller]
         refilled = math.ceil((self._full - tokens) / self._per_second)
         policy = {"RateLimit-Policy": f'"minute";q={self._full:.0f};w=60'}

@@ -46,7 +46,7 @@ def kind_of_answer(question: str, context: str = "", whole: int = 0) -> Callable
     Args:
         question: The question.
         context: Titles, whose years every line of the text may mean.
-        whole: Where a beginning ends that all of the text is about: the title, if that is before it.
+        whole: End of the title's line, if the text begins with one, in characters: all of the text is about it.
 
     Example:
         >>> [kind_of_answer("How tall is it?")(text, 0, len(text)) for text in ("slowly", "3 m")]

@@ -43,8 +43,9 @@ _OURS = {
 
 `omgm.rerankers` are `SectionKind`; others are functions: `omgm.steps` of `StepParts` and their own settings,
 `omgm.encoders` and `omgm.fusions` of a profile and an image cache or `None`, `omgm.summarizers` of a profile,
-`omgm.generators` also of whether other processes compute for them. `omgm.guards` is what a generator is behind,
-`omgm.questions` answers those without an image, `omgm.indexes` opens an index in parts, `OMGM.build` calls a builder.
+`omgm.generators` also of whether other processes compute for a `serving.lanes.BatchedGenerator`. `omgm.guards` is what
+a generator is behind, `omgm.questions` answers those without an image, `omgm.indexes` opens an index in parts,
+`OMGM.build` calls a builder.
 """
 
 

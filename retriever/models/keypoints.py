@@ -109,7 +109,7 @@ def _bands(sigmas: tuple[float, ...]) -> Tensor:
 
 
 def _extrema(levels: Tensor) -> Tensor:
-    """Returns what is brighter or darker than all around it, in place and scale: x, y, level and response, [N, 4]."""
+    """Returns the local extrema in place and scale: x, y, level and response, [N, 4]."""
     between = levels[1:] - levels[:-1]
     inner = between[1:-1, 1:-1, 1:-1]
     is_extreme = (inner == _highest(between)) & (inner > _CONTRAST)

@@ -114,7 +114,7 @@ class OCR:
         return best
 
     def _text(self, line: Image.Image) -> tuple[str, float]:
-        """Returns what is written on a line, and how sure its characters are on average."""
+        """Returns the text of a line, and the mean confidence of its characters, 0 to 1."""
         [probabilities] = self._recognizer(line)
         classes, sure = probabilities.argmax(1), probabilities.max(1)
         read = (classes > 0) & np.insert(classes[1:] != classes[:-1], 0, True)

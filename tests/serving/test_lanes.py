@@ -133,6 +133,26 @@ def test_answers_are_read_before_others_are_searched_for_and_divided_among_lanes
     assert ["last"] in ends and all(lane.batches[1] != ["last"] for lane in lanes if len(lane.batches) > 2)
 
 
+def test_a_canceled_reading_leaves_the_queue_and_takes_no_answer_of_another() -> None:
+    lanes = [OneLane()]
+
+    async def test() -> Generation:
+        batcher = batcher_of(lanes)
+        tasks = await blocked(batcher, lanes, 1)
+        canceled, kept = (asyncio.create_task(batcher.read(GenerationRequest(name, None, None))) for name in "ab")
+        await until(lambda: len(batcher._readings) == 2)
+        canceled.cancel()
+        await until(lambda: len(batcher._readings) == 1)
+        lanes[0].gate.set()
+        await asyncio.gather(*tasks)
+        answer = await kept
+        await batcher.stop()
+        return answer
+
+    assert asyncio.run(asyncio.wait_for(test(), 20)).answer == "b"
+    assert lanes[0].batches == [["0"], ["b"]]
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_every_query_is_answered_once(count: int) -> None:
     lanes = [OneLane() for _ in range(count)]
