@@ -14,8 +14,7 @@ from retriever.entry_points import named, names
 from retriever.types import BoolArray, FloatArray, IntArray
 
 _OURS = {"milvus": "indexes.store.search_milvus:MILVUS", "lancedb": "indexes.store.search_lancedb:LANCEDB"}
-UPLOADED = "uploaded.json"
-"""Says beside a folder's new files how many keys a database has, until they are complete."""
+UPLOADED = "uploaded.json"  # says beside new files how many of their keys a database has
 
 
 class Search(Protocol):
