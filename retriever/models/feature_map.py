@@ -49,14 +49,17 @@ def feature_map(model: Any, pixels: PixelPreparation) -> FeatureMap | None:
     return cells_of
 
 
-READ_SIDE = 256
-"""Pixels of the whole image's sides, so that half of it is as large as what the encoder reads otherwise."""
+READ_SIDE, PART_SIDE = 160, 4
+"""Pixels of the whole image's sides, and cells of a part's in which the encoder attends to it. Of 115 things on other
+photographs (.5 to .8 of the sides), the best two parts had 96, and 93 with 256 pixels and all cells, at 4 times the
+cost.
+"""
 
 
 def part_encoder(model: SmallCLIP, pixels: PixelPreparation, photos: PhotoTower | None) -> EncodeParts:
     """Returns a function that encodes parts of an image about as if each were an image.
 
-    The convolutions run once, which costs as much as four images. What is beside a part reaches into its cells, so the
+    The convolutions run once, which costs as much as two images. What is beside a part reaches into its cells, so the
     vectors only tell which parts to look at. All parts must be as wide as high, as shares of the image's sides.
 
     Args:
@@ -69,14 +72,12 @@ def part_encoder(model: SmallCLIP, pixels: PixelPreparation, photos: PhotoTower 
     @torch.inference_mode()
     def encode(image: Image.Image, parts: Sequence[Crop]) -> Tensor:
         grid = model.vision_model.grid(pixels.to_device([image], model.device, model.dtype))
-        windows = [_window(part, grid.shape[-1]) for part in parts]
-        found: dict[int, Tensor] = {}
-        for side in {side for _, _, side in windows}:
-            numbers = [number for number, window in enumerate(windows) if window[2] == side]
-            cut = [grid[:, :, y : y + side, x : x + side] for x, y, _ in (windows[number] for number in numbers)]
-            pooled = model.vision_model.mixed(torch.cat(cut)).pooler_output
-            found |= zip(numbers, model.visual_projection(pooled).float(), strict=True)
-        own = functional.normalize(torch.stack([found[number] for number in range(len(parts))]), dim=-1)
+        windows = (_window(part, grid.shape[-1]) for part in parts)
+        cut = [
+            functional.adaptive_avg_pool2d(grid[:, :, y : y + side, x : x + side], PART_SIDE) for x, y, side in windows
+        ]
+        pooled = model.vision_model.mixed(torch.cat(cut)).pooler_output
+        own = functional.normalize(model.visual_projection(pooled).float(), dim=-1)
         if photos is None:
             return own
         cells = photos.cells(image, READ_SIDE)

@@ -41,7 +41,9 @@ def test_the_whole_image_is_a_part(encoder: ClipEncoder) -> None:
         photos = encoder.photos
         pixels = replace(photos._pixels, size=READ_SIDE).to_uint8([image]).float() / 255
         expected = photos.joined(own, photos.features(pixels))
-    torch.testing.assert_close(parts(image, [(0.0, 0.0, 1.0, 1.0)]), expected, atol=2e-2, rtol=0)
+    [part], width = parts(image, [(0.0, 0.0, 1.0, 1.0)]), photos.dimension
+    torch.testing.assert_close(part[-width:], expected[0, -width:], atol=2e-2, rtol=0)
+    assert torch.cosine_similarity(part[:-width], expected[0, :-width], dim=0) > 0.95  # attends to fewer cells
 
 
 def test_parts_are_about_what_cut_out_images_are(encoder: ClipEncoder) -> None:
