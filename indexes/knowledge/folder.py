@@ -26,7 +26,7 @@ _ADVICE = {
     (".rst",): f"reStructuredText; build its pages, as with sphinx-build, or {_PANDOC}",
     (".adoc", ".asciidoc", ".asc"): "AsciiDoc; make pages of it, as with: asciidoctor --destination-dir pages {name}",
     (".docx", ".odt", ".rtf", ".org", ".tex", ".textile", ".doc", ".fb2"): f"a document; {_PANDOC}",
-    (".mediawiki", ".creole", ".opml", ".typ"): f"a document; {_PANDOC}",
+    (".creole", ".opml", ".typ"): f"a document; {_PANDOC}",
     (".ipynb",): "a notebook; convert it to Markdown, as with: jupyter nbconvert --to markdown {name}",
     (".ttl", ".nt", ".n3", ".nq", ".trig"): "RDF; query it with SPARQL, and save the results as CSV or JSON",
     (".pdf",): "a PDF; convert it to Markdown or HTML",
@@ -68,6 +68,7 @@ _PROGRAMS = re.compile(
     r"|renovate|babel|biome|deno|netlify|capacitor\.config|ionic\.config)\.json|[\w.-]*\.config\.json"
     r"|(?:pnpm-|docker-)[\w.-]+\.ya?ml|_config[\w.-]*\.ya?ml|(?:mkdocs|pubspec|netlify|appveyor|codecov|dependabot"
     r"|_?quarto|cloudbuild|buildspec|antora)\.ya?ml|(?:pom|sitemap\w*|phpunit|androidmanifest|browserconfig)\.xml"
+    r"|config-[\w-]+\.csv|_category_\.(?:ya?ml|json)"
     r"|(?:robots|humans|llms[\w-]*|requirements[\w-]*|constraints|cmakelists|cname)\.txt",
     re.IGNORECASE,
 )
@@ -79,7 +80,7 @@ _TEMPLATES = frozenset(
 """Folders with parts of pages that are filled in later."""
 _DATA = re.compile(r".+\.(?:jsonl?|ndjson|geojson|csv|tsv|ya?ml|xml|parquet)(?:\.gz|\.bz2)?", re.IGNORECASE)
 _TAG = re.compile(
-    r"\{%-?\s*(?:extends|block|include|for|if|load|set|macro|assign|render|layout|import)\b|\{\{[^{}\"]*\}\}"
+    r"\{%-?\s*(?:extends|block|include|for|if|load|set|macro|assign|render|layout|import)\b|\{\{[^{}\"]*\}\}|<%"
 )
 _TRANSLATIONS = frozenset({"i18n", "locales", "locale", "_locales", "intl"})
 """Folders with the texts of a program in several languages."""
@@ -266,7 +267,7 @@ def why_no_entity(path: str) -> str:
         return ""  # such names mean something else there, as in archetypes/artifact.json
     if _PROJECT.fullmatch(name.partition(".")[0]):
         return "files about a project, such as its README and license"
-    if not _TEMPLATES.isdisjoint(folders):
+    if not _TEMPLATES.isdisjoint(map(str.lower, folders)):
         return "templates and parts of pages"
     return ""
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from indexes.knowledge.document import Block, Document
 from indexes.knowledge.readers import Entry, Folder
-from indexes.knowledge.understanding.fields import GUESSES, field_of
+from indexes.knowledge.understanding.facts import texts_in
+from indexes.knowledge.understanding.fields import GUESSES, field_of, looks_like_image
 from indexes.labeled_values import folded
 
 _IMAGE = re.compile(
@@ -20,6 +21,7 @@ _IMAGE = re.compile(
 )
 Row = Mapping[str, Any]
 NO_ROWS = "files without rows"
+_OF_FEATURES = ("type", "properties", "geometry", "bbox")
 _FRAME = ("data", "rows", "values")  # names for the rows of a data frame
 _USUAL = frozenset(folded(name) for names in GUESSES.values() for name in names)
 
@@ -46,6 +48,61 @@ def json_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [json_value(item) for item in value]
     return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def of_feature(row: Row) -> Row:
+    """Returns the properties of a feature of GeoJSON (RFC 7946), with its id, without its geometry; others as is."""
+    properties = row.get("properties")
+    if row.get("type") != "Feature" or not isinstance(properties, Mapping):
+        return row
+    return {name: value for name, value in row.items() if name not in _OF_FEATURES} | dict(properties)
+
+
+def share_fields(row: Row, other: Row) -> bool:
+    """Returns whether two rows have most of their fields in common."""
+    return 2 * len(row.keys() & other.keys()) >= len(row.keys() | other.keys())
+
+
+def are_alike(row: Row, other: Row) -> bool:
+    """Returns whether two rows are things of one kind: both have a title, and they share most fields."""
+    return share_fields(row, other) and is_titled(row) and is_titled(other)
+
+
+def group_in(value: Any) -> tuple[str, Sequence[Any]] | None:
+    """Returns the title and the members of a group: an object with nothing but these, or a list of objects.
+
+    A group may be empty; `None` is returned for other values.
+    """
+    title = ""
+    if isinstance(value, Mapping):
+        filled = {name: item for name, item in value.items() if item not in (None, "", [], {})}
+        title = str(filled.pop(field_of(filled, "title", {})[0], ""))
+        members = list(islice(filled.values(), 2))
+        value = members[0] if len(members) == 1 else None if members or not title else []
+    return (title, value) if isinstance(value, list) and all(isinstance(item, Mapping) for item in value) else None
+
+
+def ungrouped(rows: Sequence[Any]) -> Sequence[Any]:
+    """Returns the rows in groups, at all levels, if most have a title and an image or an address; other rows as is."""
+    inner = [("", row) for row in rows]
+    while inner and all(groups := [group_in(row) for _, row in inner]):
+        pairs = zip(inner, filter(None, groups), strict=True)
+        inner = [(", ".join(filter(None, (above, name))), row) for (above, _), (name, group) in pairs for row in group]
+    if not rows or group_in(rows[0]) is None:
+        return rows
+    titled = [row for _, row in inner if isinstance(row, Mapping) and is_titled(row)]
+    things = [row for row in titled if any(map(_leads, row.values()))]
+    return [in_group(row, name) for name, row in inner] if 2 * len(things) > len(inner) else rows
+
+
+def in_group(row: Row, group: str) -> Row:
+    """Returns a row with the name of its group, if it has one that is not the row's title."""
+    title = next(texts_in(field_of(row, "title", {})[1]), "")
+    return {"group": group, **row} if group and folded(group) != folded(title) else row
+
+
+def _leads(value: Any) -> bool:
+    return isinstance(value, str) and ("://" in value or looks_like_image(value))
 
 
 def words_within(value: Any) -> str:
