@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -129,21 +129,16 @@ def _streamed(file: Path, folder: Folder) -> Iterator[Entry]:
     if are_alike and (members[0].keys() & members[1].keys() or not any(any(_lists(row)) for row in members)):
         yield from _of_members(json_streams.read_members(file), file)
         return
-    lengths, firsts = Counter[str](), dict[str, Row]()
-    for key, number, item in json_streams.read_parts(file):
-        if number and isinstance(item, Mapping):
-            lengths[key] += 1
-            firsts.setdefault(key, item)
+    lengths = Counter(
+        key for key, number, item in json_streams.read_parts(file) if number and isinstance(item, Mapping)
+    )
     longest = max(lengths, key=lengths.__getitem__, default="")
     if not longest or "schema" in first or lengths[longest] < _SAMPLE:
         yield from _of_object(dict(json_streams.read_members(file)), file, folder)
         return
-    same = [key for key, row in firsts.items() if key == longest or common.are_alike(row, firsts[longest])]
-    items = count(1)
     for key, number, value in json_streams.read_parts(file):
-        if number and key in same:
-            value = common.in_group(value, key if len(same) > 1 else "")
-            yield from _documents([(f"{file}: item {next(items)}", value)])
+        if key == longest:
+            yield from _documents([(f"{file}: item {number}", value)])
         else:
             yield f"{file}: {key}", common.outside(common.words_within(value), _OTHERS if number else _REST)
 

@@ -206,12 +206,16 @@ def test_what_is_like_a_template_or_a_setting_is_read(tmp_path: Path) -> None:
     put(tmp_path / "notes/security.md", "# Security\n\nA guard at a gate.\n")
     put(tmp_path / "parts/components.json", json.dumps([{"name": "Resistor", "text": "It resists."}]))
     put(tmp_path / "data/search.json", "---\nlayout: none\n---\n[{% for page in site.pages %}{}{% endfor %}]")
+    put(tmp_path / "Templates/bird.md", "# {{title}}\n\nWhere it lives and what it eats.\n")
+    put(tmp_path / "pages/bird.html", "<h1><%= bird %></h1><p>Where it lives and what it eats.</p>")
+    put(tmp_path / "_data/config-nav.csv", "name,page\nHome,/index.html\n")
+    put(tmp_path / "parts/_category_.yml", "label: Parts\nposition: 3\n")
     put(tmp_path / "photos.zip", b"PK\x03\x04")
     put(tmp_path / "i18n/en.yaml", "- id: home\n  title: Home\n- id: next\n  title: Next\n")
     put(tmp_path / "data/social.toml", '[[icons]]\nid = "mail"\nurl = "mailto:%s"\n')
     assert set(read(tmp_path)) == {"Elk", "Jug", "Security", "Resistor"}
     reasons = left_out(tmp_path)
-    assert reasons["templates and parts of pages"] == 1
+    assert reasons["templates and parts of pages"] == 3 and reasons["settings of programs"] == 2
     assert [count for reason, count in reasons.items() if "*.zip" in reason and "unpack" in reason] == [1]
 
 
