@@ -10,7 +10,6 @@ from pathlib import Path
 
 from indexes.decoding import opened, plain_name
 from indexes.image_paths import IMAGE_SUFFIXES
-from indexes.knowledge.embedded import image_kind
 from indexes.knowledge.file_names import sorted_files, unread_folders
 from indexes.knowledge.readers import Reader
 from indexes.knowledge.readers.registry import BEGINNING, beginning_of, reader_named, readers
@@ -220,9 +219,6 @@ def unread_in(root: Path, files: Sequence[Path]) -> list[tuple[str, str, int]]:
             count[suffix] += 1
             examples.setdefault(suffix, file.relative_to(root).as_posix())
     left_out = [(f"files *{suffix}: {advice_on(suffix)}", examples[suffix], number) for suffix, number in count.items()]
-    if images := [file for file in files if not file.suffix and image_kind(beginning_of(file))]:
-        reason = "images whose names lack an extension, such as .png; add it"
-        left_out.append((reason, images[0].relative_to(root).as_posix(), len(images)))
     if code := data_in_code(files):
         reason = f"data in programs (*{code[0].suffix}); save the list as JSON, and read that"
         left_out.append((reason, code[0].relative_to(root).as_posix(), len(code)))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import filecmp
 import os
+import posixpath
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
@@ -22,7 +24,7 @@ from indexes.image_paths import (
     paths_of,
     plain_path,
 )
-from indexes.knowledge.embedded import PREFIX
+from indexes.knowledge.embedded import PREFIX, image_kind
 from indexes.knowledge.file_names import KeyTable, files_under
 from indexes.knowledge.image_names import fold, loose_key, split_name, stem_of
 
@@ -92,16 +94,24 @@ class ImageFiles:
 
     @cached_property
     def names(self) -> list[str]:
-        """The paths of the image files, in the order of a walk from the top."""
+        """The paths of the image files, in the order of a walk from the top; those without an extension come last."""
         with self._listing:
             self.refused.clear()
             names = list(files_under(self.folder, IMAGE_SUFFIXES, self._refuse, outside=False))
-            return names
+            return names + [name for name in files_under(self.folder, ("",), outside=False) if self._is_bare(name)]
 
     @cached_property
     def _by_stem(self) -> KeyTable:
         with self._listing:
             return KeyTable((hash(loose_key(stem_of(name))), number) for number, name in enumerate(self.names))
+
+    def _is_bare(self, name: str) -> bool:
+        """Returns whether a file without an extension is an image; one that cannot be read is none."""
+        with suppress(OSError):
+            if "." not in posixpath.basename(name):
+                with (self.folder / name).open("rb") as file:
+                    return image_kind(file.read(64)) != ""
+        return False
 
     def _refuse(self, path: str, error: OSError | None) -> None:
         reason = f"cannot be read ({error.strerror}): {path or self.folder}" if error else self._of_link(path)
@@ -184,7 +194,7 @@ def _likeness(candidate: str, path: Parts, home: Parts) -> _Likeness:
     near = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(parts[:-1], home, strict=False)))
     large = _SMALL.isdisjoint(part.lower() for part in parts[:-1])
     same = min(_sameness(*pair) for pair in agreeing)
-    return _Likeness(len(agreeing), same, large, near, -IMAGE_SUFFIXES.index(extension.lower()))
+    return _Likeness(len(agreeing), same, large, near, -(*IMAGE_SUFFIXES, "").index(extension.lower()))
 
 
 def _sameness(name: str, other: str) -> int:
