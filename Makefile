@@ -205,7 +205,7 @@ lock:  ## renew requirements.lock (PYTHON=python3.11): the newest version of eac
 
 .venv-chat/stamp: tests/chat/requirements.txt
 	test -x .venv-chat/bin/python || $(PYTHON) -m venv .venv-chat
-	.venv-chat/bin/python -m pip install --quiet -r tests/chat/requirements.txt
+	.venv-chat/bin/python -m pip install --quiet --no-deps -r tests/chat/requirements.txt
 	touch $@
 
 .venv-lavis/stamp: tests/lavis/requirements.txt

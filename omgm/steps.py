@@ -15,7 +15,7 @@ from omgm.settings import Profile, StepSettings
 from retriever.protocols import DualEncoder, FusionEncoder, Step, TextReranker
 from retriever.recognition import Recognition, Signs
 
-_SCORING = ("fusion", "sections", "identify", "inspect", "rewrite")
+_SCORING = ("fusion", "sections", "identify", "inspect", "rewrite", "manifold", "rerank-vl")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from indexes.parts.layout import POSITIONS, positions_after
 from indexes.progress import bars
 from indexes.store.change_log import sync_folder
 from indexes.store.columns import ColumnFiles, Encoded, column_files, columns
-from indexes.store.engines import find_engine
+from indexes.store.engines import UPLOADED, find_engine
 from indexes.store.generations import index_of
 from indexes.store.keys import BLOCK, Keys
 from indexes.store.layout import THUMBNAILS
@@ -93,7 +93,9 @@ def _write(version: Version, out: Path) -> None:
         save_array(out / POSITIONS, positions_after(np.load(old / POSITIONS), rows, index_of(old)))
 
 
-def write_rows(old: StoredRows, sources: Sequence[Source], out: Path, report: Report, changes: int = 0) -> None:
+def write_rows(
+    old: StoredRows, sources: Sequence[Source], out: Path, report: Report, changes: int = 0, table: str = ""
+) -> None:
     """Writes the files of an index.
 
     Args:
@@ -102,12 +104,14 @@ def write_rows(old: StoredRows, sources: Sequence[Source], out: Path, report: Re
         out: An empty folder.
         report: What the report says besides its parts about images and columns.
         changes: How many entities were changed since the old files.
+        table: What tells the new files from all others: a database holds their keys in a table of their own then.
+            Otherwise the table of the old files is changed.
     """
     base = old.manifest
     _write_articles(old, sources, out)
     _write_lines(old, sources, out / "summaries.jsonl", lambda new: {"id": new.id, "summary": new.summary})
     save_offsets(out / "summaries.jsonl")
-    keys, search = _write_keys(old, sources, out)
+    keys, search = _write_keys(old, sources, out, table)
     offsets, labeled_tokens, image_tokens = _write_tokens(old, sources, out)
     of_columns = {name: _write_column(old, sources, name, out) for name in base.inputs.columns}
     shown = _write_thumbnails(old, sources, out)
@@ -176,7 +180,7 @@ def _write_lines(old: StoredRows, sources: Sequence[Source], path: Path, row_of:
                 new.write(as_line(row_of(source)))
 
 
-def _write_keys(old: StoredRows, sources: Sequence[Source], out: Path) -> tuple[Keys, SearchRecord]:
+def _write_keys(old: StoredRows, sources: Sequence[Source], out: Path, table: str) -> tuple[Keys, SearchRecord]:
     """Writes the entity index, of the same kind; returns its keys, whose vectors are no longer on disk, and its record.
 
     If too few entities are left for the kind, the index becomes flat.
@@ -202,17 +206,21 @@ def _write_keys(old: StoredRows, sources: Sequence[Source], out: Path) -> tuple[
         save_array(out / OWNERS, owners)
     if manifest.inputs.labeled != "none":
         save_array(out / LABELED_KEYS, np.flatnonzero(labeled).astype(np.int64))
-    if manifest.search is not None and (engine := find_engine(manifest.search.kind)):
-        assert isinstance(stored, Keys)  # parts have no engine
+    engine = None if manifest.search is None else find_engine(manifest.search.kind)
+    if manifest.search is not None and engine and not table:
+        assert isinstance(stored, Keys)  # a compaction's: those of one index
         changed = np.flatnonzero(found & (numbers < 0)).astype(np.int64)
         record = engine.update(out, written, stored, old.indexes[0].folder, changed, manifest.search)
     else:
-        few = manifest.search is None or len(written.rows) < AT_LEAST
+        few = manifest.search is None or (not engine and len(written.rows) < AT_LEAST)
         kind = "flat" if few or manifest.search is None else manifest.search.kind
         queries = held_out_queries(written, kind, manifest.inputs.candidates, old.image_weight, out, encoder=None)
         with bars(False):  # a served index compacts in the background
-            record = write_search(out, written, kind, queries)
-    for scratch in (path, *out.glob("stored.*.npy")):
+            if engine and manifest.search is not None:
+                record = engine.write(out, written, queries, out, table, manifest.search.uri)
+            else:
+                record = write_search(out, written, kind, queries)
+    for scratch in (path, *out.glob("stored.*.npy"), *out.glob(UPLOADED)):
         scratch.unlink()
     return written, record
 

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-from indexes.live.reading import VersionedIndex, version_of
+from indexes.live.reading import keys_of, version_of
 from indexes.live.version import Version
 from indexes.store.image_text import IMAGE_TEXT, documents_of, encode_texts
 from indexes.store.index import Index
@@ -71,12 +71,7 @@ class IndexText:
 
     def scores_of_query(self, query: FloatArray, rows: Sequence[int]) -> list[float]:
         """Returns the scores of entities like `scores_of`, for a query [length of a key] (`indexes.store.keys`)."""
-        return [float((self.keys_of(row) @ query).max(initial=0)) for row in rows]
-
-    def keys_of(self, row: int) -> FloatArray:
-        """Returns the keys of an entity, float32 [keys, length of a key]: none if it is not searchable."""
-        home, own = self._index.at(row) if isinstance(self._index, VersionedIndex) else (self._index, row)
-        return home.keys.of(own) if isinstance(home, Index) else home.change.keys
+        return [float((keys_of(self._index, row) @ query).max(initial=0)) for row in rows]
 
     def _of(self, base: Index) -> WordSearch:
         if (words := self._files.get(base)) is None:

@@ -217,6 +217,12 @@ def version_of(index: Index) -> Version:
     return index.version if isinstance(index, VersionedIndex) else Version(index)
 
 
+def keys_of(index: Index, row: int) -> FloatArray:
+    """Returns the keys of an entity, float32 [keys, length of a key]: none if it is not searchable."""
+    home, own = index.at(row) if isinstance(index, VersionedIndex) else (index, row)
+    return home.keys.of(own) if isinstance(home, Index) else home.change.keys
+
+
 def _tokens(home: Entry | Index, rows: range) -> HostTokens:
     """Returns tokens of an entry or of files as stored."""
     if isinstance(home, Index):

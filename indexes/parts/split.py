@@ -18,7 +18,6 @@ from indexes.live.index import LiveIndex
 from indexes.live.stored_rows import StoredRows
 from indexes.parts.layout import POSITIONS, WHOLE, Part, content_of, fingerprint_of, parts_in, read_part, write_part
 from indexes.parts.weights import SharedWeights
-from indexes.store.engines import find_engine
 from indexes.store.generations import is_settled, settled_files
 from indexes.store.image_text import IMAGE_TEXT
 from indexes.store.index import Index
@@ -31,7 +30,7 @@ def split_index(source: Path, parts: int, out: Path) -> Iterator[Path]:
 
     An entity belongs to the part that the hash of its id says, and keeps the order that it has in the whole index: the
     parts of parts are byte-identical to those of the whole, and one part has all its entities. Parts are compacted
-    first if they were changed.
+    first if they were changed. If a database holds the keys, each part has a table of its own in it.
 
     Args:
         source: The folder of an index, or one with all its parts.
@@ -39,9 +38,9 @@ def split_index(source: Path, parts: int, out: Path) -> Iterator[Path]:
         out: The folder for them; those that a killed run has completed stay.
 
     Raises:
-        ValueError: The index is incomplete, has changes that are not in its files, or keeps its keys in an engine; or
-            a part was changed, and is still served.
-        OSError: A file cannot be written; the parts before stay.
+        ValueError: The index is incomplete, or has changes that are not in its files; or a part was changed, and is
+            still served.
+        OSError: A file cannot be written, or the database of its keys cannot be reached; the parts before stay.
     """
     if roots := parts_in(source):
         for root in (root for root in roots if not is_settled(root)):
@@ -57,11 +56,6 @@ def split_index(source: Path, parts: int, out: Path) -> Iterator[Path]:
         folders, positions = [settled_files(source)], []
         whole, recognition = content_of(folders[0] / MANIFEST), content_of(source / RECOGNITION)
         manifest = read_manifest(folders[0])
-    if manifest.search is not None and find_engine(manifest.search.kind):
-        raise ValueError(
-            f"{source}: its keys are in {manifest.search.kind}, so its parts would have none; run `omgm build-index` "
-            "again with --set search.kind=auto, which keeps everything else"
-        )
     old = StoredRows([Index.open(folder) for folder in folders], positions, manifest)
     report = {name: part for name, part in read_report(folders[0]).items() if name not in PROBLEMS}
     homes, words = old.ids()[0] % parts, None
@@ -79,7 +73,7 @@ def split_index(source: Path, parts: int, out: Path) -> Iterator[Path]:
             partial.mkdir(parents=True)
             if words is not None:
                 words.save(partial / WHOLE_WORDS)
-            write_rows(old, array("q", rows.tobytes()), partial, report)
+            write_rows(old, array("q", rows.tobytes()), partial, report, table=f"{target.resolve()} {part.whole}")
             write_part(partial, part, rows, whole, recognition)
             os.replace(partial, target)
         yield target

@@ -14,6 +14,7 @@ from retriever.entry_points import named, names
 from retriever.types import BoolArray, FloatArray, IntArray
 
 _OURS = {"milvus": "indexes.store.search_milvus:MILVUS", "lancedb": "indexes.store.search_lancedb:LANCEDB"}
+UPLOADED = "uploaded.json"  # says beside new files how many of their keys a database has
 
 
 class Search(Protocol):

@@ -25,7 +25,7 @@ import torch
 from indexes.growing import save_array
 from indexes.ids import hash_id
 from indexes.progress import progress_bar
-from indexes.store.engines import Engine
+from indexes.store.engines import UPLOADED, Engine
 from indexes.store.keys import Keys
 from indexes.store.layout import REBUILD
 from indexes.store.manifest import KEY_IDS, SearchRecord
@@ -203,7 +203,7 @@ def _write(
     Raises:
         OSError: The database cannot be reached or refuses a request.
     """
-    table, ids, note = connect(uri, table_name(index, inputs)), key_ids(index, keys), folder / "uploaded.json"
+    table, ids, note = connect(uri, table_name(index, inputs)), key_ids(index, keys), folder / UPLOADED
     started = json.loads(note.read_bytes()) if note.exists() else None
     done = 0
     if started is None or started["uri"] != table.uri or not table.exists():

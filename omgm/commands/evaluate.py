@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> None:
         args.out, images, lambda entity: None if (row := index.row_of(entity)) is None else index.image_path(row)
     )
     note_images(args.out, overlap.images)
-    rows = step_table(read_records(args.out / RECORDS))
+    rows = step_table(read_records(args.out / RECORDS), [step.name for step in retriever.steps])
     write_json(args.out / "ablation.json", rows)
     write_whole(args.out / "ablation.md", as_markdown(rows).encode())
     if args.json:

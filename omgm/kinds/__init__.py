@@ -26,7 +26,8 @@ _OURS = {
     | {name: f"omgm.kinds.served:{name}" for name in ("vllm", "infinity")},
     "omgm.fusions": {"qformer": "omgm.kinds.encoders:qformer"},
     "omgm.steps": {name: f"omgm.kinds.steps:{name}_step" for name in ("search", "fusion", "sections")}
-    | {name: f"omgm.kinds.chat_steps:{name}_step" for name in ("identify", "inspect", "rewrite")},
+    | {name: f"omgm.kinds.chat_steps:{name}_step" for name in ("identify", "inspect", "rewrite")}
+    | {"manifold": "omgm.kinds.more_steps:manifold_step", "rerank-vl": "omgm.kinds.more_steps:rerank_vl_step"},
     "omgm.rerankers": {
         name: f"omgm.kinds.sections:{name.upper()}" for name in ("bm25", "hybrid", "cross_encoder", "flag")
     }

@@ -1,12 +1,12 @@
-"""Step 1's encoder Qwen3-VL-Embedding: a multimodal language model whose last token stands for an image or a text."""
+"""Qwen3-VL-Embedding, step 1's encoder, and Qwen3-VL-Reranker: what a multimodal language model's last token says."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,13 +21,19 @@ from retriever.images import prepare_image
 from retriever.models.folder import folder_fingerprint
 from retriever.models.padding import known_padding
 from retriever.models.pixels import CONFIG_NAME
-from retriever.models.pretrained import check_words, load_pretrained
+from retriever.models.pretrained import check_whole, check_words, load_pretrained
 from retriever.models.text_tokenizer import padded
 from retriever.texts import by_length
+from retriever.types import FloatArray
 
 INSTRUCTION = "Represent the user's input."
 BEFORE = f"<|im_start|>system\n{INSTRUCTION}<|im_end|>\n<|im_start|>user\n"
 AFTER = "<|im_end|>\n<|im_start|>assistant\n"
+JUDGED = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
+    'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+    "<Instruct>: Given a search query, retrieve relevant candidates that answer the query."
+)
 MAX_TOKENS = 8192
 """Longest text in tokens, with what is before and after it; the rest is cut."""
 MIN_PIXELS, MAX_PIXELS = 4 * 32 * 32, 1800 * 32 * 32
@@ -101,6 +107,52 @@ class Patches:
         return ordered.expand(-1, -1, -1, -1, -1, self.frames, -1, -1).reshape(rows * columns, -1), (rows, columns)
 
 
+class LastTokens:
+    """Computes the last hidden state of conversations with images.
+
+    Args:
+        model: A `Qwen3VLModel`.
+        tokenizer: Its tokenizer.
+        patches: Prepares images.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, patches: Patches) -> None:
+        self.model, self._tokenizer, self._patches = model.eval(), tokenizer, patches
+
+    def shown(self, image: Image.Image) -> str:
+        """Returns what stands for an image in a conversation: a token per `merged` x `merged` patches."""
+        rows, columns = self._patches.grid(*prepare_image(image).size)
+        return f"<|vision_start|>{'<|image_pad|>' * (rows * columns // self._patches.merged**2)}<|vision_end|>"
+
+    @torch.inference_mode()
+    def states(self, conversations: Sequence[str], images: Sequence[Sequence[Image.Image]] = ()) -> Tensor:
+        """Returns the last states, float32 [N, width], on the model's device.
+
+        Args:
+            conversations: Texts with all tokens of the chat template; those without images are cut to `MAX_TOKENS`.
+            images: The images that are `shown` in each, in order; by default none.
+        """
+        cut: dict[str, Any] = {} if images else {"truncation": True, "max_length": MAX_TOKENS}
+        texts = (
+            self._tokenizer(list(conversations), add_special_tokens=False, **cut)["input_ids"] if conversations else []
+        )
+        device, config = self.model.device, self.model.config
+        states = torch.empty(len(texts), config.text_config.hidden_size, device=device)
+        for rows in by_length([len(text) for text in texts], BATCH_TOKENS):
+            ids, mask = padded([texts[row] for row in rows], self._tokenizer.pad_token_id)
+            given = {"input_ids": ids, "attention_mask": mask}
+            if own := [self._patches(image, device) for row in rows if images for image in images[row]]:
+                given["pixel_values"] = torch.cat([patches for patches, _ in own]).to(self.model.dtype)
+                given["image_grid_thw"] = torch.tensor([(1, *grid) for _, grid in own])
+                given["mm_token_type_ids"] = (ids == config.image_token_id).int()
+            given = {name: to_device(tensor, device) for name, tensor in given.items()}
+            with known_padding(len(texts[rows[0]]) < len(texts[rows[-1]])):
+                hidden = self.model(**given, use_cache=False).last_hidden_state
+            last = hidden[torch.arange(len(rows), device=device), given["attention_mask"].sum(1) - 1]
+            states[torch.tensor(rows, device=device)] = last.float()
+        return states
+
+
 class Qwen3VLEncoder:
     """Encodes images and texts with the prompt of the publisher (implements `retriever.protocols.DualEncoder`).
 
@@ -115,14 +167,9 @@ class Qwen3VLEncoder:
     """
 
     def __init__(self, model: Any, tokenizer: Any, patches: Patches, fingerprint: str) -> None:
-        self.model, self.tokenizer, self.patches = model.eval(), tokenizer, patches
-        self.fingerprint = qwen3_vl_fingerprint(fingerprint)
+        self._tokens, self.fingerprint = LastTokens(model, tokenizer, patches), qwen3_vl_fingerprint(fingerprint)
         self.dimension: int = model.config.text_config.hidden_size
         self.cache: ImageCache | None = None
-        self._before, self._after = (
-            tokenizer(text, add_special_tokens=False)["input_ids"]
-            for text in (f"{BEFORE}<|vision_start|>", f"<|vision_end|>{AFTER}")
-        )
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Qwen3VLEncoder:
@@ -131,15 +178,9 @@ class Qwen3VLEncoder:
         Raises:
             ValueError: A file is missing, the weights do not match, or it is another kind of model.
         """
-        from transformers import AutoModel, AutoTokenizer  # only for profiles that name one
+        from transformers import AutoModel  # only for profiles that name one
 
-        kind = read_object(folder / "config.json").get("model_type")
-        if kind != "qwen3_vl":
-            raise ValueError(f'{folder}: config.json: model_type: must be "qwen3_vl", got {kind!r}')
-        patches = Patches.load(folder)
-        model = load_pretrained(AutoModel, folder, dtype)
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        check_words(folder, tokenizer, model.config.text_config.vocab_size)
+        model, tokenizer, patches = _parts(folder, AutoModel, dtype)
         return cls(model.to(device), tokenizer, patches, folder_fingerprint(folder))
 
     def encode_images(self, images: Sequence[Image.Image]) -> Tensor:
@@ -148,44 +189,88 @@ class Qwen3VLEncoder:
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Encodes texts as L2-normalized vectors, float32 [N, dimension], on the model's device."""
-        prompts = [f"{BEFORE}{text}{AFTER}" for text in texts]
-        cut = {"truncation": True, "max_length": MAX_TOKENS, "add_special_tokens": False}
-        ids = self.tokenizer(prompts, **cut)["input_ids"] if prompts else []
-        return self._encode(ids, lambda rows, length: {})
+        return functional.normalize(self._tokens.states([f"{BEFORE}{text}{AFTER}" for text in texts]), dim=-1)
 
     def _images(self, images: Sequence[Image.Image]) -> Tensor:
-        grids = [self.patches.grid(*prepare_image(image).size) for image in images]
-        counts = [rows * columns // self.patches.merged**2 for rows, columns in grids]
-        token = self.model.config.image_token_id
-        ids = [[*self._before, *[token] * count, *self._after] for count in counts]
+        shown = [f"{BEFORE}{self._tokens.shown(image)}{AFTER}" for image in images]
+        return functional.normalize(self._tokens.states(shown, [[image] for image in images]), dim=-1)
 
-        def more(rows: Sequence[int], length: int) -> dict[str, Tensor]:
-            found = [self.patches(images[row], self.model.device) for row in rows]
-            start = torch.arange(length) - len(self._before)
-            kinds = (start >= 0) & (start < torch.tensor([[counts[row]] for row in rows]))
-            return {
-                "pixel_values": torch.cat([patches for patches, _ in found]).to(self.model.dtype),
-                "image_grid_thw": to_device(torch.tensor([(1, *grid) for _, grid in found]), self.model.device),
-                "mm_token_type_ids": to_device(kinds.int(), self.model.device),
-            }
 
-        return self._encode(ids, more)
+class Pictured(NamedTuple):
+    """A text, possibly with an image."""
+
+    text: str
+    image: Image.Image | None
+
+
+class Qwen3VLReranker:
+    """Scores pairs of texts with images with Qwen3-VL-Reranker, as its publisher does.
+
+    A score is the probability of "yes" among "yes" and "no"; only these rows of the head are computed. Texts should be
+    short: they are not cut.
+
+    Args:
+        model: A `Qwen3VLForConditionalGeneration`.
+        tokenizer: Its tokenizer.
+        patches: Prepares images.
+
+    Raises:
+        ValueError: The tokenizer lacks an answer.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, patches: Patches) -> None:
+        self._tokens, known = LastTokens(model.model, tokenizer, patches), tokenizer.get_vocab()
+        if missing := {"yes", "no"} - known.keys():
+            raise ValueError(f"tokenizer: has no token {min(missing)!r}; copy the one that was saved with the weights")
+        self._head = model.get_output_embeddings().weight[[known["yes"], known["no"]]].float()
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Qwen3VLReranker:
+        """Loads the model in a folder; raises as `Qwen3VLEncoder.load`."""
+        from transformers import AutoModelForImageTextToText  # only for profiles that name one
+
+        check_whole(folder)
+        model, tokenizer, patches = _parts(folder, AutoModelForImageTextToText, dtype)
+        return cls(model.to(device), tokenizer, patches)
 
     @torch.inference_mode()
-    def _encode(
-        self, texts: Sequence[Sequence[int]], more: Callable[[Sequence[int], int], dict[str, Tensor]]
-    ) -> Tensor:
-        """Encodes token ids, with what the model needs beside those in a batch: of which texts, and of what length."""
-        device = self.model.device
-        vectors = torch.empty(len(texts), self.dimension, device=device)
-        for rows in by_length([len(text) for text in texts], BATCH_TOKENS):
-            ids, mask = padded([texts[row] for row in rows], self.tokenizer.pad_token_id)
-            shown = {"input_ids": to_device(ids, device), "attention_mask": to_device(mask, device)}
-            with known_padding(len(texts[rows[0]]) < len(texts[rows[-1]])):
-                hidden = self.model(**shown, **more(rows, ids.shape[1]), use_cache=False).last_hidden_state
-            last = hidden[torch.arange(len(rows), device=device), shown["attention_mask"].sum(1) - 1]
-            vectors[torch.tensor(rows, device=device)] = functional.normalize(last.float(), dim=-1)
-        return vectors
+    def score(self, pairs: Sequence[tuple[Pictured, Pictured]]) -> FloatArray:
+        """Returns how well the second of each pair answers the first, float32 [N] in [0, 1]."""
+        asked = [
+            f"{JUDGED}<Query>:{self._shown(query)}\n<Document>:{self._shown(text)}{AFTER}" for query, text in pairs
+        ]
+        images = [[part.image for part in pair if part.image is not None] for pair in pairs]
+        yes, no = self._head
+        scores: FloatArray = (self._tokens.states(asked, images) @ (yes - no)).sigmoid().cpu().numpy()
+        return scores
+
+    def _shown(self, part: Pictured) -> str:
+        text = part.text.replace("<|", "< |")  # no tokens of the template
+        image = "" if part.image is None else self._tokens.shown(part.image)
+        return f"{image}{text}" or "NULL"
+
+
+def _parts(folder: Path, kind: Any, dtype: torch.dtype) -> tuple[Any, Any, Patches]:
+    """Loads model, tokenizer and patches.
+
+    Args:
+        folder: Where they are.
+        kind: The class of transformers to load with.
+        dtype: Type of the weights.
+
+    Raises:
+        ValueError: A file is missing, the weights do not match, or it is another kind of model.
+    """
+    from transformers import AutoTokenizer  # only for profiles that name one
+
+    named = read_object(folder / "config.json").get("model_type")
+    if named != "qwen3_vl":
+        raise ValueError(f'{folder}: config.json: model_type: must be "qwen3_vl", got {named!r}')
+    patches = Patches.load(folder)
+    model = load_pretrained(kind, folder, dtype)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    check_words(folder, tokenizer, model.config.text_config.vocab_size)
+    return model, tokenizer, patches
 
 
 def qwen3_vl_fingerprint(folder: str) -> str:

@@ -90,6 +90,10 @@ def test_an_index_in_parts() -> None:
     """Every part has its own folder, and the front asks each of them."""
     loaded = yaml.safe_load(VARIABLE.sub(lambda match: (match["default"] or ":-")[2:], PARTS))
     front = shlex.split(loaded["services"].pop("front")["command"])
+    milvus = loaded["services"].pop("milvus")
+    assert milvus["profiles"] == ["keys"] and milvus["volumes"][0].split(":")[0] in loaded["volumes"]
+    [port] = {service["environment"]["MILVUS_URI"].rpartition(":")[2] for service in loaded["services"].values()}
+    assert milvus["ports"] == [f"127.0.0.1:{port}:{port}"]
     assert {name: service["volumes"] for name, service in loaded["services"].items()} == {
         f"part-{number}": [f"../artifacts/parts/{number}-of-2:/part"] for number in (1, 2)
     }

@@ -266,7 +266,7 @@ def test_a_step(examples: Path, install: Install, tmp_path: Path, capsys: pytest
     assert main([*map(str, question), '--set=steps=["fusion", "search"]']) == 2
     assert "steps.0: 'fusion' only scores candidates" in " ".join(capsys.readouterr().err.split())
     assert main([*map(str, question), '--set=steps=["search", "title"]']) == 2
-    known = "search, fusion, sections, identify, inspect, rewrite, titled"
+    known = "search, fusion, sections, identify, inspect, rewrite, manifold, rerank-vl, titled"
     assert f"'title' is unknown; known are {known}" in " ".join(capsys.readouterr().err.split())
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from indexes.live.index import LiveIndex
+from indexes.parts.split import split_index
 from indexes.store.engines import Engine, find_engine
 from indexes.store.entity_index import open_search
 from indexes.store.index import Index
@@ -174,6 +175,30 @@ def test_an_index_moves_to_a_database_and_back(tmp_path: Path, database: Databas
     back = change(search="flat")
     assert (world.index / SEARCH).exists() and not (world.index / KEY_IDS).exists()
     check_same(back, flat)
+
+
+def test_parts_have_tables_of_their_own(tmp_path: Path, database: Database) -> None:
+    articles = [*(article(f"e{number}", further=number % 3) for number in range(9)), article("none", image=None)]
+    world = World(tmp_path, articles, image_keys=3, search=database.kind, search_uri=database.uri)
+    whole, queries = Index.open(world.index), torch.eye(world.open().manifest.dimension)[:6]
+    scores, rows = whole.search(queries, 9)
+    folders = [*split_index(world.index, 2, tmp_path / "parts")]
+    (tmp_path / "parts/1-of-2/vectors.npy").unlink()  # kept by those who build only
+    again = [*split_index(tmp_path / "parts", 3, tmp_path / "again")]
+    tables = set()
+    for parts in (folders, again):
+        opened = [Index.open(folder, verify=folder.name != "1-of-2") for folder in parts]
+        own = [part.search(queries, 9) for part in opened]
+        places = [np.load(folder / "positions.npy") for folder in parts]
+        found = [np.where(at >= 0, where[at], -1) for (_, at), where in zip(own, places, strict=True)]
+        merged, order = np.concatenate([part for part, _ in own], axis=1), np.concatenate(found, axis=1)
+        best = np.argsort(-merged, axis=1, kind="stable")[:, :9]
+        np.testing.assert_allclose(np.take_along_axis(merged, best, 1), scores, atol=1e-3)
+        assert [{*row} for row in np.take_along_axis(order, best, 1)] == [{*row} for row in rows]
+        records = [part.manifest.search for part in opened]
+        tables |= {record.collection for record in records if record}
+        assert {record.kind for record in records if record} == {database.kind}
+    assert len(tables | {whole.manifest.search.collection if whole.manifest.search else ""}) == 6
 
 
 def test_what_is_wrong_is_named(tmp_path: Path, database: Database) -> None:

@@ -180,10 +180,10 @@ def write_qwen3_reranker(folder: Path) -> Path:
     return folder
 
 
-def write_qwen3_vl(folder: Path) -> Path:
-    """Writes a Qwen3-VL-Embedding: the parts of a Qwen3-VL under `model.`, without its head."""
+def write_qwen3_vl(folder: Path, head: bool = False) -> Path:
+    """Writes a Qwen3-VL-Embedding: the parts of a Qwen3-VL under `model.`; a Qwen3-VL-Reranker has a `head`, tied."""
     prepare_transformers()
-    from transformers import Qwen3VLConfig, Qwen3VLModel
+    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration, Qwen3VLModel
 
     size = write_qwen_tokenizer(folder, ends=False)
     settings = json.loads((folder / "tokenizer.json").read_text())
@@ -209,7 +209,10 @@ def write_qwen3_vl(folder: Path) -> Path:
         vision_end_token_id=ids["<|vision_end|>"],
         tie_word_embeddings=True,
     )
-    save_large(Qwen3VLModel(config), folder, "model.")
+    if head:
+        save_large(Qwen3VLForConditionalGeneration(config), folder)
+    else:
+        save_large(Qwen3VLModel(config), folder, "model.")
     image = {"patch_size": 16, "merge_size": 2, "temporal_patch_size": 2, "image_mean": [0.5] * 3}
     image |= {"image_std": [0.5] * 3, "size": {"shortest_edge": 65536, "longest_edge": 16777216}}
     write(folder / "preprocessor_config.json", image | {"image_processor_type": "Qwen2VLImageProcessorFast"})

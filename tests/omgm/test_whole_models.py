@@ -30,7 +30,7 @@ from retriever.models.grounding import load_grounding
 from retriever.models.image_tower import ImageTower
 from retriever.models.lora import merge_lora
 from retriever.models.qformer import QFormerFusion
-from retriever.models.qwen3_vl import Qwen3VLEncoder
+from retriever.models.qwen3_vl import Qwen3VLEncoder, Qwen3VLReranker
 from retriever.models.tensor_names import HARMLESS, wrapper_of
 from retriever.models.text_embedding import TextEmbedding
 from retriever.models.weights import stored_tensors
@@ -121,6 +121,9 @@ LOADERS = {
     "SigLIP 2": Loader(published_models.write_siglip2, ClipEncoder.load),
     "DINOv2": Loader(published_models.write_dinov2, ImageTower.load),
     "Qwen3-VL-Embedding": Loader(published_models.write_qwen3_vl, Qwen3VLEncoder.load),
+    "Qwen3-VL-Reranker": Loader(
+        lambda folder: published_models.write_qwen3_vl(folder, head=True), Qwen3VLReranker.load
+    ),
     "Qwen3-Embedding": Loader(published_models.write_qwen3_embedding, TextEmbedding.load),
     "Qwen3-Reranker": Loader(published_models.write_qwen3_reranker, YesNoReranker.load),
     "cross-encoder": Loader(xlm_roberta, CrossEncoderReranker.load),
