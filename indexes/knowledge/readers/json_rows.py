@@ -155,9 +155,10 @@ def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
         numbered = ((f"{file}: row {number}", row) for number, row in enumerate(rows, start=1))
         yield from _documents(common.of_lists(numbered))
     elif not is_row and not _are_entries(value) and (lists := list(_lists(value))):
-        longest = max(lists, key=lambda rows: (_are_titled(rows[2]), len(rows[2])))[2]
-        same = [one for one in lists if one[2] is longest or common.are_alike(one[2][0].values, longest[0].values)]
-        values = [row.values for row in longest]
+        chosen = max(lists, key=lambda rows: (_are_titled(rows[2]), len(rows[2])))
+        longest, values = chosen[2], [row.values for row in chosen[2]]
+        alike = (one for one in lists if _are_titled(one[2]) and common.share_fields(one[2][0].values, values[0]))
+        same = list(alike) or [chosen]
         if len(same) > 1:
             longest = [replace(row, values=common.in_group(row.values, name)) for name, _, rows in same for row in rows]
         elif (members := common.ungrouped(values)) is not values:

@@ -21,7 +21,6 @@ _IMAGE = re.compile(
 )
 Row = Mapping[str, Any]
 NO_ROWS = "files without rows"
-_OF_FEATURES = ("type", "properties", "geometry", "bbox")
 _FRAME = ("data", "rows", "values")  # names for the rows of a data frame
 _USUAL = frozenset(folded(name) for names in GUESSES.values() for name in names)
 
@@ -55,17 +54,12 @@ def of_feature(row: Row) -> Row:
     properties = row.get("properties")
     if row.get("type") != "Feature" or not isinstance(properties, Mapping):
         return row
-    return {name: value for name, value in row.items() if name not in _OF_FEATURES} | dict(properties)
+    return {name: row[name] for name in row if name not in ("type", "properties", "geometry", "bbox")} | {**properties}
 
 
 def share_fields(row: Row, other: Row) -> bool:
     """Returns whether two rows have most of their fields in common."""
     return 2 * len(row.keys() & other.keys()) >= len(row.keys() | other.keys())
-
-
-def are_alike(row: Row, other: Row) -> bool:
-    """Returns whether two rows are things of one kind: both have a title, and they share most fields."""
-    return share_fields(row, other) and is_titled(row) and is_titled(other)
 
 
 def group_in(value: Any) -> tuple[str, Sequence[Any]] | None:
@@ -91,18 +85,15 @@ def ungrouped(rows: Sequence[Any]) -> Sequence[Any]:
     if not rows or group_in(rows[0]) is None:
         return rows
     titled = [row for _, row in inner if isinstance(row, Mapping) and is_titled(row)]
-    things = [row for row in titled if any(map(_leads, row.values()))]
-    return [in_group(row, name) for name, row in inner] if 2 * len(things) > len(inner) else rows
+    texts = ([item for item in row.values() if isinstance(item, str)] for row in titled)
+    things = sum(any("://" in text or looks_like_image(text) for text in inside) for inside in texts)
+    return [in_group(row, name) for name, row in inner] if 2 * things > len(inner) else rows
 
 
 def in_group(row: Row, group: str) -> Row:
     """Returns a row with the name of its group, if it has one that is not the row's title."""
     title = next(texts_in(field_of(row, "title", {})[1]), "")
     return {"group": group, **row} if group and folded(group) != folded(title) else row
-
-
-def _leads(value: Any) -> bool:
-    return isinstance(value, str) and ("://" in value or looks_like_image(value))
 
 
 def words_within(value: Any) -> str:
@@ -175,20 +166,14 @@ def _count_rows(labels: Sequence[Any]) -> bool:
 def rows_in(value: Mapping[str, Any]) -> Iterator[Any] | None:
     """Returns the rows of a data frame in an object, or `None` if it is not one.
 
-    Known are columns of labels and values or of lists (`{"title": {"0": …}}`, `{"title": […]}`), columns named apart
-    (`{"columns": […], "data": [[…]]}`), and a list of objects with its schema.
+    Known are columns of labels and values or of lists (`{"title": {"0": …}}`, `{"title": […]}`), and a list of objects
+    with its schema or columns; those of lists are refused (`of_lists`).
     """
-    names, schema = value.get("columns"), value.get("schema")
+    schema = value.get("schema")
+    fields = schema.get("fields") if isinstance(schema, Mapping) else value.get("columns")
     lists: list[Any] | None = next((value[name] for name in _FRAME if isinstance(value.get(name), list)), None)
-    if lists is not None and isinstance(schema, Mapping) and isinstance(schema.get("fields"), list):
-        if schema.get("primaryKey") != ["index"]:
-            return iter(lists)
-        objects = (dict(row) for row in lists if isinstance(row, Mapping))
-        return labeled((row.pop("index", None), row) for row in objects)
-    if isinstance(names, list) and lists is not None and all(isinstance(row, list) for row in lists):
-        labels = value.get("index")
-        labels = labels if isinstance(labels, list) and len(labels) == len(lists) else [None] * len(lists)
-        return labeled(zip(labels, (_named(names, row) for row in lists), strict=True))
+    if lists is not None and isinstance(fields, list):
+        return iter(lists)
     if are_columns(value):
         first = next(iter(value.values()))
         return labeled((label, {name: column[label] for name, column in value.items()}) for label in first)
@@ -217,27 +202,16 @@ def are_columns(value: Mapping[str, Any]) -> bool:
 
 
 def of_lists(rows: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yields rows with their places; if the first is a list of names, the others are the values of these fields.
+    """Yields rows with their places.
 
     Raises:
-        ValueError: The rows are lists without the names of their fields.
+        ValueError: The first row is a list, without the names of its fields.
     """
-    rows = iter(rows)
-    for where, names in rows:
-        if not isinstance(names, list):
-            yield from chain([(where, names)], rows)
-        elif all(isinstance(name, str) for name in names) and any(map(is_usual, names)):
-            yield from ((place, _named(names, row) if isinstance(row, list) else row) for place, row in rows)
-        else:
+    for number, (where, row) in enumerate(rows):
+        if number == 0 and isinstance(row, list):
             advice = 'write objects instead, as pandas does with to_json(orient="records")'
             raise ValueError(f"{where}: a list of values without the names of their fields; {advice}")
-
-
-def _named(names: Sequence[Any], values: Sequence[Any]) -> dict[str, Any] | ValueError:
-    if len(values) > len(names):
-        return ValueError(f"{len(values)} values, but {len(names)} names of fields")
-    words = [" ".join(map(str, name)) if isinstance(name, list) else str(name) for name in names]
-    return dict(zip(words, values, strict=False))
+        yield where, row
 
 
 def _are_plain(values: Iterable[Any]) -> bool:
