@@ -74,7 +74,7 @@ _PROGRAMS = re.compile(
 """Files that only set up programs."""
 _TEMPLATES = frozenset(
     {"_layouts", "_includes", "_templates", "layouts", "layout", "templates", "partials", "includes", "archetypes"}
-    | {"themes", "shortcodes", "_sass", "_plugins", "node_modules"}
+    | {"Templates", "themes", "shortcodes", "_sass", "_plugins", "node_modules"}
 )
 """Folders with parts of pages that are filled in later."""
 _DATA = re.compile(r".+\.(?:jsonl?|ndjson|geojson|csv|tsv|ya?ml|xml|parquet)(?:\.gz|\.bz2)?", re.IGNORECASE)
@@ -263,7 +263,7 @@ def why_no_entity(path: str) -> str:
         return ""  # such names mean something else there, as in archetypes/artifact.json
     if _PROJECT.fullmatch(name.partition(".")[0]):
         return "files about a project, such as its README and license"
-    if not _TEMPLATES.isdisjoint(map(str.lower, folders)):
+    if not _TEMPLATES.isdisjoint(folders):
         return "templates and parts of pages"
     return ""
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import filecmp
 import os
-import posixpath
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
-from pathlib import Path
+from pathlib import Path, PurePath
 from threading import RLock
 from typing import NamedTuple
 from unicodedata import normalize
@@ -27,6 +25,7 @@ from indexes.image_paths import (
 from indexes.knowledge.embedded import PREFIX, image_kind
 from indexes.knowledge.file_names import KeyTable, files_under
 from indexes.knowledge.image_names import fold, loose_key, split_name, stem_of
+from indexes.knowledge.readers.registry import beginning_of
 
 _SMALL = frozenset({"thumb", "thumbs", "thumbnail", "thumbnails", "small", "mini", "preview", "previews", "cache"})
 """Names of folders for smaller copies of images."""
@@ -98,20 +97,13 @@ class ImageFiles:
         with self._listing:
             self.refused.clear()
             names = list(files_under(self.folder, IMAGE_SUFFIXES, self._refuse, outside=False))
-            return names + [name for name in files_under(self.folder, ("",), outside=False) if self._is_bare(name)]
+            bare = (name for name in files_under(self.folder, ("",), outside=False) if not PurePath(name).suffix)
+            return names + [name for name in bare if image_kind(beginning_of(self.folder / name))]
 
     @cached_property
     def _by_stem(self) -> KeyTable:
         with self._listing:
             return KeyTable((hash(loose_key(stem_of(name))), number) for number, name in enumerate(self.names))
-
-    def _is_bare(self, name: str) -> bool:
-        """Returns whether a file without an extension is an image; one that cannot be read is none."""
-        with suppress(OSError):
-            if "." not in posixpath.basename(name):
-                with (self.folder / name).open("rb") as file:
-                    return image_kind(file.read(64)) != ""
-        return False
 
     def _refuse(self, path: str, error: OSError | None) -> None:
         reason = f"cannot be read ({error.strerror}): {path or self.folder}" if error else self._of_link(path)

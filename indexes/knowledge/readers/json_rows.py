@@ -157,8 +157,8 @@ def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
     elif not is_row and not _are_entries(value) and (lists := list(_lists(value))):
         chosen = max(lists, key=lambda rows: (_are_titled(rows[2]), len(rows[2])))
         longest, values = chosen[2], [row.values for row in chosen[2]]
-        alike = (one for one in lists if _are_titled(one[2]) and common.share_fields(one[2][0].values, values[0]))
-        same = list(alike) or [chosen]
+        alike = [one for one in lists if common.share_fields(one[2][0].values, values[0])]
+        same = alike if common.are_things(values) else [chosen]
         if len(same) > 1:
             longest = [replace(row, values=common.in_group(row.values, name)) for name, _, rows in same for row in rows]
         elif (members := common.ungrouped(values)) is not values:

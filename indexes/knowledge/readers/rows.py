@@ -77,17 +77,21 @@ def group_in(value: Any) -> tuple[str, Sequence[Any]] | None:
 
 
 def ungrouped(rows: Sequence[Any]) -> Sequence[Any]:
-    """Returns the rows in groups, at all levels, if most have a title and an image or an address; other rows as is."""
+    """Returns the rows in groups, at all levels, if they are things; others as is."""
     inner = [("", row) for row in rows]
     while inner and all(groups := [group_in(row) for _, row in inner]):
         pairs = zip(inner, filter(None, groups), strict=True)
         inner = [(", ".join(filter(None, (above, name))), row) for (above, _), (name, group) in pairs for row in group]
-    if not rows or group_in(rows[0]) is None:
+    if not rows or group_in(rows[0]) is None or not are_things([row for _, row in inner]):
         return rows
-    titled = [row for _, row in inner if isinstance(row, Mapping) and is_titled(row)]
-    texts = ([item for item in row.values() if isinstance(item, str)] for row in titled)
-    things = sum(any("://" in text or looks_like_image(text) for text in inside) for inside in texts)
-    return [in_group(row, name) for name, row in inner] if 2 * things > len(inner) else rows
+    return [in_group(row, name) for name, row in inner]
+
+
+def are_things(rows: Sequence[Any]) -> bool:
+    """Returns whether most rows have a title and an image, an address or a text."""
+    titled = [row for row in rows if isinstance(row, Mapping) and is_titled(row)]
+    words = ("://" if field_of(row, "text", {})[1] else words_within(row) for row in titled)
+    return 2 * sum("://" in text or any(map(looks_like_image, text.split())) for text in words) > len(rows)
 
 
 def in_group(row: Row, group: str) -> Row:

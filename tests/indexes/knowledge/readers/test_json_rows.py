@@ -76,10 +76,14 @@ ALDER, BIRCH = ({"name": name, "logo": f"{name}.svg", "group": ""} for name in (
          "items": [{"name": "Birch", "page": "https://birch.example"}]}]}], "note": "x"},
          [ALDER, {"name": "Birch", "page": "https://birch.example", "group": "Trees, Dry"}]),
         ([[ALDER], [BIRCH]], [ALDER, BIRCH]),
-        ({"wet": [{"name": "Alder", "height": 20}], "dry_land": [{"name": "Birch", "height": 25}], "birch": [BIRCH]},
-         [{"name": "Alder", "height": 20, "group": "wet"}, {"name": "Birch", "height": 25, "group": "dry_land"}]),
-        ({"ALDER": [{"name": "Alder", "n": 1}], "birch": [{"name": "Birch", "n": 2}]},
-         [{"name": "Alder", "n": 1}, {"name": "Birch", "n": 2}]),
+        ({"wet": [{"name": "Alder", "text": "A tree."}] * 2, "dry_land": [{"name": "Birch", "text": "Is white."}],
+          "birch": [{"name": "Ann", "age": 7}]},
+         [*[{"name": "Alder", "text": "A tree.", "group": "wet"}] * 2,
+          {"name": "Birch", "text": "Is white.", "group": "dry_land"}]),
+        ({"ALDER": [{"name": "Alder", "url": "https://a.example"}], "bir_ch": [{"name": "Birch", "url": "https://b"}]},
+         [{"name": "Alder", "url": "https://a.example"}, {"name": "Birch", "url": "https://b"}]),
+        ({"club": [{"name": "Ann", "age": 7}, {"name": "Bo", "age": 8}], "team": [{"name": "Bo", "age": 8}]},
+         [{"name": "Ann", "age": 7}, {"name": "Bo", "age": 8}]),
     ],
 )  # fmt: skip
 def test_the_members_of_groups_are_rows(tmp_path: Path, value: Any, expected: list[Any]) -> None:
