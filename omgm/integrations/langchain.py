@@ -11,12 +11,12 @@ from pydantic import ConfigDict, Field, SecretStr
 
 from omgm.client import AsyncClient, Client
 from omgm.integrations.evidence import metadata_of
-from retriever.images import ImageInput
+from omgm.search_params import Images
 from serving.schemas import RetrieveOut
 
 
 class OMGMRetriever(BaseRetriever):
-    """Retrieves the best sections for a question about an image, as documents.
+    """Retrieves the best sections for a question, with an image, several in a list, or none, as documents.
 
     Pass the image with each call: `retriever.invoke("Who built this?", image="photo.jpg")`. A document's text is a
     section; its metadata has `entity_id`, `title`, `url`, `section`, `score` and `recognized`. A failure raises
@@ -35,13 +35,13 @@ class OMGMRetriever(BaseRetriever):
     options: dict[str, Any] = Field(default_factory=dict)
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, image: ImageInput
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, image: Images = None
     ) -> list[Document]:
         with Client(self.url, _revealed(self.api_key)) as client:
             return _documents(client.retrieve(image, query, **self.options))
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, image: ImageInput
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, image: Images = None
     ) -> list[Document]:
         async with AsyncClient(self.url, _revealed(self.api_key)) as client:
             return _documents(await client.retrieve(image, query, **self.options))

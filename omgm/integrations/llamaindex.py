@@ -15,7 +15,7 @@ from serving.schemas import EvidenceOut, RetrieveOut
 
 
 class OMGMRetriever(BaseRetriever):
-    """Retrieves the best sections for a question about an image, as nodes with scores.
+    """Retrieves the best sections for a question, with or without an image, as nodes with scores.
 
     Pass the image in the query: `retriever.retrieve(QueryBundle("Who built this?", image_path="photo.jpg"))`. A
     node's metadata has `entity_id`, `title`, `url` and `section`; its id and hash depend on the section alone. A
@@ -42,17 +42,11 @@ class OMGMRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         with Client(self._url, self._key()) as client:
-            return _nodes(client.retrieve(_image(query_bundle), query_bundle.query_str, **self._options))
+            return _nodes(client.retrieve(query_bundle.image_path, query_bundle.query_str, **self._options))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         async with AsyncClient(self._url, self._key()) as client:
-            return _nodes(await client.retrieve(_image(query_bundle), query_bundle.query_str, **self._options))
-
-
-def _image(query: QueryBundle) -> str:
-    if not query.image_path:
-        raise ValueError("the query has no image: ask with QueryBundle(question, image_path=...)")
-    return str(query.image_path)
+            return _nodes(await client.retrieve(query_bundle.image_path, query_bundle.query_str, **self._options))
 
 
 def _nodes(found: RetrieveOut) -> list[NodeWithScore]:

@@ -46,5 +46,7 @@ def test_documents(tmp_path: Path) -> None:
         with pytest.raises(ServiceError) as raised:
             retriever.invoke("", image=image_bytes("green"))
         assert raised.value.code == "empty_question"
-        with pytest.raises(TypeError, match="image"):
-            retriever.invoke(QUESTION)
+        for first, second, title in (("red", "green", "Redland"), ("green", "red", "Greenland")):
+            both = retriever.invoke(QUESTION, image=[image_bytes(first), image_bytes(second)])
+            assert both[0].metadata["title"] == title
+        assert retriever.invoke(f"{QUESTION[:-1]} of Greenland?")[0].metadata["title"] == "Greenland"
