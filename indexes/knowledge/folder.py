@@ -10,7 +10,6 @@ from pathlib import Path
 
 from indexes.decoding import opened, plain_name
 from indexes.image_paths import IMAGE_SUFFIXES
-from indexes.knowledge.embedded import image_kind
 from indexes.knowledge.file_names import sorted_files, unread_folders
 from indexes.knowledge.readers import Reader
 from indexes.knowledge.readers.registry import BEGINNING, beginning_of, reader_named, readers
@@ -26,7 +25,7 @@ _ADVICE = {
     (".rst",): f"reStructuredText; build its pages, as with sphinx-build, or {_PANDOC}",
     (".adoc", ".asciidoc", ".asc"): "AsciiDoc; make pages of it, as with: asciidoctor --destination-dir pages {name}",
     (".docx", ".odt", ".rtf", ".org", ".tex", ".textile", ".doc", ".fb2"): f"a document; {_PANDOC}",
-    (".mediawiki", ".creole", ".opml", ".typ"): f"a document; {_PANDOC}",
+    (".creole", ".opml", ".typ"): f"a document; {_PANDOC}",
     (".ipynb",): "a notebook; convert it to Markdown, as with: jupyter nbconvert --to markdown {name}",
     (".ttl", ".nt", ".n3", ".nq", ".trig"): "RDF; query it with SPARQL, and save the results as CSV or JSON",
     (".pdf",): "a PDF; convert it to Markdown or HTML",
@@ -68,18 +67,19 @@ _PROGRAMS = re.compile(
     r"|renovate|babel|biome|deno|netlify|capacitor\.config|ionic\.config)\.json|[\w.-]*\.config\.json"
     r"|(?:pnpm-|docker-)[\w.-]+\.ya?ml|_config[\w.-]*\.ya?ml|(?:mkdocs|pubspec|netlify|appveyor|codecov|dependabot"
     r"|_?quarto|cloudbuild|buildspec|antora)\.ya?ml|(?:pom|sitemap\w*|phpunit|androidmanifest|browserconfig)\.xml"
+    r"|config-[\w-]+\.csv|_category_\.(?:ya?ml|json)"
     r"|(?:robots|humans|llms[\w-]*|requirements[\w-]*|constraints|cmakelists|cname)\.txt",
     re.IGNORECASE,
 )
 """Files that only set up programs."""
 _TEMPLATES = frozenset(
     {"_layouts", "_includes", "_templates", "layouts", "layout", "templates", "partials", "includes", "archetypes"}
-    | {"themes", "shortcodes", "_sass", "_plugins", "node_modules"}
+    | {"Templates", "themes", "shortcodes", "_sass", "_plugins", "node_modules"}
 )
 """Folders with parts of pages that are filled in later."""
 _DATA = re.compile(r".+\.(?:jsonl?|ndjson|geojson|csv|tsv|ya?ml|xml|parquet)(?:\.gz|\.bz2)?", re.IGNORECASE)
 _TAG = re.compile(
-    r"\{%-?\s*(?:extends|block|include|for|if|load|set|macro|assign|render|layout|import)\b|\{\{[^{}\"]*\}\}"
+    r"\{%-?\s*(?:extends|block|include|for|if|load|set|macro|assign|render|layout|import)\b|\{\{[^{}\"]*\}\}|<%"
 )
 _TRANSLATIONS = frozenset({"i18n", "locales", "locale", "_locales", "intl"})
 """Folders with the texts of a program in several languages."""
@@ -219,9 +219,6 @@ def unread_in(root: Path, files: Sequence[Path]) -> list[tuple[str, str, int]]:
             count[suffix] += 1
             examples.setdefault(suffix, file.relative_to(root).as_posix())
     left_out = [(f"files *{suffix}: {advice_on(suffix)}", examples[suffix], number) for suffix, number in count.items()]
-    if images := [file for file in files if not file.suffix and image_kind(beginning_of(file))]:
-        reason = "images whose names lack an extension, such as .png; add it"
-        left_out.append((reason, images[0].relative_to(root).as_posix(), len(images)))
     if code := data_in_code(files):
         reason = f"data in programs (*{code[0].suffix}); save the list as JSON, and read that"
         left_out.append((reason, code[0].relative_to(root).as_posix(), len(code)))

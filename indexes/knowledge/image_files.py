@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
-from pathlib import Path
+from pathlib import Path, PurePath
 from threading import RLock
 from typing import NamedTuple
 from unicodedata import normalize
@@ -22,9 +22,10 @@ from indexes.image_paths import (
     paths_of,
     plain_path,
 )
-from indexes.knowledge.embedded import PREFIX
+from indexes.knowledge.embedded import PREFIX, image_kind
 from indexes.knowledge.file_names import KeyTable, files_under
 from indexes.knowledge.image_names import fold, loose_key, split_name, stem_of
+from indexes.knowledge.readers.registry import beginning_of
 
 _SMALL = frozenset({"thumb", "thumbs", "thumbnail", "thumbnails", "small", "mini", "preview", "previews", "cache"})
 """Names of folders for smaller copies of images."""
@@ -92,11 +93,12 @@ class ImageFiles:
 
     @cached_property
     def names(self) -> list[str]:
-        """The paths of the image files, in the order of a walk from the top."""
+        """The paths of the image files, in the order of a walk from the top; those without an extension come last."""
         with self._listing:
             self.refused.clear()
             names = list(files_under(self.folder, IMAGE_SUFFIXES, self._refuse, outside=False))
-            return names
+            bare = (name for name in files_under(self.folder, ("",), outside=False) if not PurePath(name).suffix)
+            return names + [name for name in bare if image_kind(beginning_of(self.folder / name))]
 
     @cached_property
     def _by_stem(self) -> KeyTable:
@@ -184,7 +186,7 @@ def _likeness(candidate: str, path: Parts, home: Parts) -> _Likeness:
     near = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(parts[:-1], home, strict=False)))
     large = _SMALL.isdisjoint(part.lower() for part in parts[:-1])
     same = min(_sameness(*pair) for pair in agreeing)
-    return _Likeness(len(agreeing), same, large, near, -IMAGE_SUFFIXES.index(extension.lower()))
+    return _Likeness(len(agreeing), same, large, near, -(*IMAGE_SUFFIXES, "").index(extension.lower()))
 
 
 def _sameness(name: str, other: str) -> int:

@@ -46,8 +46,6 @@ def laid_out(names: Sequence[str], rows: Sequence[Sequence[Any]], orient: str, l
     match orient:
         case "records":
             return records
-        case "split":
-            return {"columns": list(names), "index": list(labels), "data": [list(row) for row in rows]}
         case "index":
             return {str(label): record for label, record in zip(labels, records, strict=True)}
         case "columns":

@@ -98,8 +98,10 @@ def _of_list(items: Iterable[tuple[int, Any]], file: Path, folder: Folder) -> It
     if first and not isinstance(first[0][1], Mapping | list):
         values = [item for _, item in chain(first, items)]
         yield common.no_rows(values, file, folder, "a list of values, not of objects")
-    else:
-        yield from _documents(common.of_lists((f"{file}: item {number}", item) for number, item in chain(first, items)))
+        return
+    if first and common.group_in(first[0][1]):
+        first = [*enumerate(common.ungrouped([item for _, item in chain(first, items)]), start=1)]
+    yield from _documents(common.of_lists((f"{file}: item {number}", item) for number, item in chain(first, items)))
 
 
 def _in_lines(file: Path) -> Iterator[tuple[str, Any]]:
@@ -145,18 +147,25 @@ def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
     """Yields the rows in an object, and what else it holds."""
     if not isinstance(value, Mapping):
         raise ValueError(f"{file}: expected a list or an object, but found {kind(value)}")
+    value = common.of_feature(value)
     plain = sum(isinstance(member, str | int | float) for member in value.values())
-    has_siblings = _has_siblings(value, file, folder)
+    has_siblings = value.get("type") != "FeatureCollection" and _has_siblings(value, file, folder)
     is_row = has_siblings and (_may_be_titled(value) or plain >= _FEWEST)
     if not is_row and (rows := common.rows_in(value)) is not None:
         numbered = ((f"{file}: row {number}", row) for number, row in enumerate(rows, start=1))
         yield from _documents(common.of_lists(numbered))
     elif not is_row and not _are_entries(value) and (lists := list(_lists(value))):
-        longest = max(lists, key=lambda rows: (_are_titled(rows[2]), len(rows[2])))
-        yield from ((f"{file}: item {number}", row) for number, row in enumerate(longest[2], start=1))
-        for name, container, _ in lists:
-            if container is not longest[1]:
-                yield f"{file}: {name}", common.outside(common.words_within(container), _OTHERS)
+        chosen = max(lists, key=lambda rows: (_are_titled(rows[2]), len(rows[2])))
+        longest, values = chosen[2], [row.values for row in chosen[2]]
+        alike = [one for one in lists if common.share_fields(one[2][0].values, values[0])]
+        same = alike if common.are_things(values) else [chosen]
+        if len(same) > 1:
+            longest = [replace(row, values=common.in_group(row.values, name)) for name, _, rows in same for row in rows]
+        elif (members := common.ungrouped(values)) is not values:
+            longest = [Document(values=row) for row in members]
+        yield from ((f"{file}: item {number}", row) for number, row in enumerate(longest, start=1))
+        for name, container, _ in (one for one in lists if one not in same):
+            yield f"{file}: {name}", common.outside(common.words_within(container), _OTHERS)
         if words := common.words_within(_without(value, {id(container) for _, container, _ in lists})):
             yield str(file), common.outside(words, _REST)
     elif not is_row and not _may_be_titled(value) and _holds_objects(value):
@@ -183,7 +192,7 @@ def _has_siblings(value: Row, file: Path, folder: Folder) -> bool:
             beside = _value_of(other, folder)
         except (ValueError, OSError):  # its own reading will report it
             continue
-        if isinstance(beside, Mapping) and 2 * len(value.keys() & beside.keys()) >= len(value.keys() | beside.keys()):
+        if isinstance(beside, Mapping) and common.share_fields(value, beside):
             return True
     return False
 
@@ -208,7 +217,7 @@ def _lists(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, An
         for key, member in value.items():
             yield from _lists(member, f"{name}.{key}" if name else str(key), depth + 1)
     elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-        yield name, value, [Document(values=item) for item in value]
+        yield name, value, [Document(values=common.of_feature(item)) for item in value]
 
 
 def _without(value: Any, containers: set[int], depth: int = 0) -> Any:
@@ -263,7 +272,7 @@ def _keyed(key: str, value: Row) -> Document:
 def _documents(rows: Iterable[tuple[str, Any]]) -> Iterator[Entry]:
     for where, row in rows:
         if isinstance(row, Mapping):
-            yield where, Document(values=row)
+            yield where, Document(values=common.of_feature(row))
         else:
             error = ValueError(f"{where}: expected an object, but found {kind(row)}")
             yield where, row if isinstance(row, ValueError) else error

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
-from indexes.decoding import opened
+from indexes.decoding import decoded, opened
 from indexes.extras import optional
 from indexes.ids import canonical_url
 from indexes.json_streams import unreadable_value
@@ -132,5 +132,16 @@ def _text(element: Element, name: str) -> str:
     return "" if child is None else (child.text or "")
 
 
+def _read_page(path: Path, folder: Folder) -> Iterator[Entry]:
+    """Yields the page in a file of wikitext, as repositories keep their wikis; images are paths."""
+    try:
+        source, id = decoded(path.read_bytes(), str(path)), path.relative_to(folder.root).with_suffix("").as_posix()
+        parts, values = read_wikitext(source, path.stem, {"file", "image"}, {"category"}, str.strip)
+        yield str(path), Document(parts, values, id=id)
+    except (ValueError, RecursionError) as error:
+        yield str(path), ValueError(f"{path}: {unreadable_value(error)}")
+
+
+WIKITEXT = Reader("wikitext", (".mediawiki",), lambda path, start: path.suffix == ".mediawiki", _read_page)
 MEDIAWIKI = Reader("mediawiki", (".xml",), lambda path, start: b"<mediawiki" in start.replace(b"\0", b""), _read)
 """Dumps of wikis; half of UTF-16 are zeros."""

@@ -14,8 +14,9 @@ GROUP = "omgm.readers"
 BEGINNING = 4096  # bytes of a file that tell what it is
 _OWN = (
     *("zim:ZIM", "epub:EPUB", "published:EVQA", "published:INFOSEEK", "published:WIKI6M", "json_rows:JSON_ROWS"),
-    *("mediawiki:MEDIAWIKI", "html:WEBSITE", "xml_rows:XML_ROWS", "parquet:PARQUET", "database:DATABASE"),
-    *("source_file:HUGGINGFACE", "table:TABLE", "markdown:MARKDOWN"),  # a text file with columns is a table
+    *("mediawiki:MEDIAWIKI", "mediawiki:WIKITEXT", "html:WEBSITE", "xml_rows:XML_ROWS", "parquet:PARQUET"),
+    # a text file with columns is a table
+    *("database:DATABASE", "source_file:HUGGINGFACE", "table:TABLE", "markdown:MARKDOWN"),
 )
 """This project's readers, in the form of entry points: modules here and the names of the values in them.
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from indexes.knowledge.document import Block, Document
 from indexes.knowledge.readers import Entry, Folder
-from indexes.knowledge.understanding.fields import GUESSES, field_of
+from indexes.knowledge.understanding.facts import texts_in
+from indexes.knowledge.understanding.fields import GUESSES, field_of, looks_like_image
 from indexes.labeled_values import folded
 
 _IMAGE = re.compile(
@@ -46,6 +47,57 @@ def json_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [json_value(item) for item in value]
     return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def of_feature(row: Row) -> Row:
+    """Returns the properties of a feature of GeoJSON (RFC 7946), with its id, without its geometry; others as is."""
+    properties = row.get("properties")
+    if row.get("type") != "Feature" or not isinstance(properties, Mapping):
+        return row
+    return {name: row[name] for name in row if name not in ("type", "properties", "geometry", "bbox")} | {**properties}
+
+
+def share_fields(row: Row, other: Row) -> bool:
+    """Returns whether two rows have most of their fields in common."""
+    return 2 * len(row.keys() & other.keys()) >= len(row.keys() | other.keys())
+
+
+def group_in(value: Any) -> tuple[str, Sequence[Any]] | None:
+    """Returns the title and the members of a group: an object with nothing but these, or a list of objects.
+
+    A group may be empty; `None` is returned for other values.
+    """
+    title = ""
+    if isinstance(value, Mapping):
+        filled = {name: item for name, item in value.items() if item not in (None, "", [], {})}
+        title = str(filled.pop(field_of(filled, "title", {})[0], ""))
+        members = list(islice(filled.values(), 2))
+        value = members[0] if len(members) == 1 else None if members or not title else []
+    return (title, value) if isinstance(value, list) and all(isinstance(item, Mapping) for item in value) else None
+
+
+def ungrouped(rows: Sequence[Any]) -> Sequence[Any]:
+    """Returns the rows in groups, at all levels, if they are things; others as is."""
+    inner = [("", row) for row in rows]
+    while inner and all(groups := [group_in(row) for _, row in inner]):
+        pairs = zip(inner, filter(None, groups), strict=True)
+        inner = [(", ".join(filter(None, (above, name))), row) for (above, _), (name, group) in pairs for row in group]
+    if not rows or group_in(rows[0]) is None or not are_things([row for _, row in inner]):
+        return rows
+    return [in_group(row, name) for name, row in inner]
+
+
+def are_things(rows: Sequence[Any]) -> bool:
+    """Returns whether most rows have a title and an image, an address or a text."""
+    titled = [row for row in rows if isinstance(row, Mapping) and is_titled(row)]
+    words = ("://" if field_of(row, "text", {})[1] else words_within(row) for row in titled)
+    return 2 * sum("://" in text or any(map(looks_like_image, text.split())) for text in words) > len(rows)
+
+
+def in_group(row: Row, group: str) -> Row:
+    """Returns a row with the name of its group, if it has one that is not the row's title."""
+    title = next(texts_in(field_of(row, "title", {})[1]), "")
+    return {"group": group, **row} if group and folded(group) != folded(title) else row
 
 
 def words_within(value: Any) -> str:
@@ -118,20 +170,14 @@ def _count_rows(labels: Sequence[Any]) -> bool:
 def rows_in(value: Mapping[str, Any]) -> Iterator[Any] | None:
     """Returns the rows of a data frame in an object, or `None` if it is not one.
 
-    Known are columns of labels and values or of lists (`{"title": {"0": …}}`, `{"title": […]}`), columns named apart
-    (`{"columns": […], "data": [[…]]}`), and a list of objects with its schema.
+    Known are columns of labels and values or of lists (`{"title": {"0": …}}`, `{"title": […]}`), and a list of objects
+    with its schema or columns; those of lists are refused (`of_lists`).
     """
-    names, schema = value.get("columns"), value.get("schema")
+    schema = value.get("schema")
+    fields = schema.get("fields") if isinstance(schema, Mapping) else value.get("columns")
     lists: list[Any] | None = next((value[name] for name in _FRAME if isinstance(value.get(name), list)), None)
-    if lists is not None and isinstance(schema, Mapping) and isinstance(schema.get("fields"), list):
-        if schema.get("primaryKey") != ["index"]:
-            return iter(lists)
-        objects = (dict(row) for row in lists if isinstance(row, Mapping))
-        return labeled((row.pop("index", None), row) for row in objects)
-    if isinstance(names, list) and lists is not None and all(isinstance(row, list) for row in lists):
-        labels = value.get("index")
-        labels = labels if isinstance(labels, list) and len(labels) == len(lists) else [None] * len(lists)
-        return labeled(zip(labels, (_named(names, row) for row in lists), strict=True))
+    if lists is not None and isinstance(fields, list):
+        return iter(lists)
     if are_columns(value):
         first = next(iter(value.values()))
         return labeled((label, {name: column[label] for name, column in value.items()}) for label in first)
@@ -160,27 +206,16 @@ def are_columns(value: Mapping[str, Any]) -> bool:
 
 
 def of_lists(rows: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yields rows with their places; if the first is a list of names, the others are the values of these fields.
+    """Yields rows with their places.
 
     Raises:
-        ValueError: The rows are lists without the names of their fields.
+        ValueError: The first row is a list, without the names of its fields.
     """
-    rows = iter(rows)
-    for where, names in rows:
-        if not isinstance(names, list):
-            yield from chain([(where, names)], rows)
-        elif all(isinstance(name, str) for name in names) and any(map(is_usual, names)):
-            yield from ((place, _named(names, row) if isinstance(row, list) else row) for place, row in rows)
-        else:
+    for number, (where, row) in enumerate(rows):
+        if number == 0 and isinstance(row, list):
             advice = 'write objects instead, as pandas does with to_json(orient="records")'
             raise ValueError(f"{where}: a list of values without the names of their fields; {advice}")
-
-
-def _named(names: Sequence[Any], values: Sequence[Any]) -> dict[str, Any] | ValueError:
-    if len(values) > len(names):
-        return ValueError(f"{len(values)} values, but {len(names)} names of fields")
-    words = [" ".join(map(str, name)) if isinstance(name, list) else str(name) for name in names]
-    return dict(zip(words, values, strict=False))
+        yield where, row
 
 
 def _are_plain(values: Iterable[Any]) -> bool:

@@ -193,6 +193,8 @@ class _Page:
             return "".join(images)
         if name in _UNSEEN or node.wiki_markup in ("*", "#", ";", ":"):
             return ""
+        if name == "img" and node.has("src"):
+            return self._file(str(node.get("src").value), None)
         words = self.html(node.contents)
         if node.has("class") and _NAVIGATION.match(str(node.get("class").value)):
             self.others.append(("navigation", words))

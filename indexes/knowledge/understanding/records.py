@@ -19,7 +19,7 @@ from indexes.knowledge.understanding.facts import label_of, scalar_of, texts_in,
 from indexes.knowledge.understanding.fields import field_of, looks_like_image
 from indexes.knowledge.understanding.image_texts import pictures_in
 from indexes.knowledge.understanding.images import PARTS
-from indexes.knowledge.understanding.settings import local_name
+from indexes.knowledge.understanding.settings import RIGHTS, local_name
 from indexes.knowledge.understanding.shapes import has_title
 from indexes.labeled_values import Names, folded
 from retriever.types import Entity
@@ -256,7 +256,8 @@ def _has_image(row: Mapping[str, Any]) -> bool:
 
 
 def _has_text(row: Mapping[str, Any]) -> bool:
-    texts = [value for value in row.values() if isinstance(value, str) and len(value) >= _SENTENCE]
+    own = (value for name, value in row.items() if not RIGHTS.fullmatch(folded(str(name))))
+    texts = [value for value in own if isinstance(value, str) and len(value) >= _SENTENCE]
     return any(len(text.split()) >= 8 for text in texts)  # unlike an address
 
 

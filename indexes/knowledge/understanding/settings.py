@@ -12,7 +12,7 @@ from indexes.labeled_values import folded
 
 RIGHTS = re.compile(
     r"licen[cs]es?(?:url|name|link|text)?|rights(?:url|statement)?|usagerights|copyright(?:notice)?|termsofuse"
-    r"|lizenz|licencia|licenza"
+    r"|lizenz|licencia|licenza|(?:ima?ge?|photo|picture)s?credits?"
 )
 """Names of fields about the data, not about the thing, as by `folded`."""
 _SETTINGS = re.compile(

@@ -113,8 +113,7 @@ def has_title(row: Row, names: Names | None = None) -> bool:
 def lifted(row: Row) -> Row:
     """Returns a row with the members of the only nested object that has a title, if the row itself has none.
 
-    Examples are GeoJSON features ("properties"), entries of some content systems ("attributes", "fields"), and OAI-PMH
-    records ("metadata").
+    Examples are entries of some content systems ("attributes", "fields"), and OAI-PMH records ("metadata").
     """
     if has_title(row):
         return row
@@ -123,8 +122,7 @@ def lifted(row: Row) -> Row:
     if len(titled) != 1:
         return row
     ((name, inner),) = titled
-    beside = {other: value for other, value in row.items() if other not in (name, "geometry") and value != "Feature"}
-    return {**beside, **inner}
+    return {**{other: value for other, value in row.items() if other != name}, **inner}
 
 
 def _has_ids(rows: Sequence[Row]) -> bool:

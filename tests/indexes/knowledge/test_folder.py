@@ -187,16 +187,11 @@ def test_only_one_reader_reads_with_a_format(tmp_path: Path) -> None:
     assert {entity.title for entity in read_knowledge_base(tmp_path, "jsonl")} == set(NAMES)
 
 
-def test_generated_pages_and_images_without_an_extension_are_named(tmp_path: Path) -> None:
+def test_generated_pages_are_named(tmp_path: Path) -> None:
     as_notes(tmp_path / "notes")
     as_pages(tmp_path / "notes/_site")
     as_json(tmp_path / "notes/_site")
-    images(tmp_path / "img")
-    (tmp_path / f"img/{slug(NAMES[0])}.png").rename(tmp_path / "img/lantern")
-    put(tmp_path / "Makefile", "all:\n")
-    reasons = left_out(tmp_path)
-    assert reasons["pages that a site generator made from others"] == 1 + len(NAMES)
-    assert [count for reason, count in reasons.items() if "lack an extension" in reason] == [1]
+    assert left_out(tmp_path)["pages that a site generator made from others"] == 1 + len(NAMES)
     assert set(read(tmp_path / "notes/_site")) == set(NAMES)  # where nothing else is
 
 
@@ -206,12 +201,16 @@ def test_what_is_like_a_template_or_a_setting_is_read(tmp_path: Path) -> None:
     put(tmp_path / "notes/security.md", "# Security\n\nA guard at a gate.\n")
     put(tmp_path / "parts/components.json", json.dumps([{"name": "Resistor", "text": "It resists."}]))
     put(tmp_path / "data/search.json", "---\nlayout: none\n---\n[{% for page in site.pages %}{}{% endfor %}]")
+    put(tmp_path / "Templates/bird.md", "# {{title}}\n\nWhere it lives and what it eats.\n")
+    put(tmp_path / "pages/bird.html", "<h1><%= bird %></h1><p>Where it lives and what it eats.</p>")
+    put(tmp_path / "_data/config-nav.csv", "name,page\nHome,/index.html\n")
+    put(tmp_path / "parts/_category_.yml", "label: Parts\nposition: 3\n")
     put(tmp_path / "photos.zip", b"PK\x03\x04")
     put(tmp_path / "i18n/en.yaml", "- id: home\n  title: Home\n- id: next\n  title: Next\n")
     put(tmp_path / "data/social.toml", '[[icons]]\nid = "mail"\nurl = "mailto:%s"\n')
     assert set(read(tmp_path)) == {"Elk", "Jug", "Security", "Resistor"}
     reasons = left_out(tmp_path)
-    assert reasons["templates and parts of pages"] == 1
+    assert reasons["templates and parts of pages"] == 3 and reasons["settings of programs"] == 2
     assert [count for reason, count in reasons.items() if "*.zip" in reason and "unpack" in reason] == [1]
 
 

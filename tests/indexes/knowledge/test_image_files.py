@@ -234,3 +234,11 @@ def test_only_images_on_the_web_are_to_be_downloaded() -> None:
         assert advice_on([written]) == advice
     for written in ("file:///home/x.png", "C://x.png", "img/x.png", ""):
         assert advice_on([written]) == ""
+
+
+def test_images_without_an_extension_are_listed(tmp_path: Path) -> None:
+    folder_with(tmp_path, "foxes/red-fox", "hen.v2", "zebra.png")
+    (tmp_path / "foxes/red-fox").write_bytes(b"\x89PNG\r\n\x1a\n")
+    files = folder_with(tmp_path, "Makefile")
+    assert files.names == ["zebra.png", "foxes/red-fox"]
+    assert files.find("animals/red-fox").name == files.find("Red-Fox.jpg").name == "foxes/red-fox"

@@ -196,7 +196,7 @@ def to_dump(things: list[Thing], folder: Path) -> Path:
 
 WRITERS = [
     *(to_csv, to_json, to_lines, to_yaml, to_xml, to_pandas_csv, to_parquet, to_notes, to_site, to_zim, to_dump),
-    *(to_pandas("kb.json", orient=orient) for orient in ("records", "columns", "split", "index")),
+    *(to_pandas("kb.json", orient=orient) for orient in ("records", "columns", "index")),
     to_pandas("kb.json", orient="table", index=False),
     to_pandas("kb.jsonl", orient="records", lines=True),
 ]

@@ -13,7 +13,7 @@ from indexes.knowledge.readers import Folder
 
 pytest.importorskip("mwparserfromhell", reason="needs the extra mediawiki")
 
-from indexes.knowledge.readers.mediawiki import MEDIAWIKI
+from indexes.knowledge.readers.mediawiki import MEDIAWIKI, WIKITEXT
 from indexes.knowledge.readers.wikitext import read_wikitext
 
 FOX = """{{About|the animal}}
@@ -226,3 +226,23 @@ def test_other_encodings_and_no_site(tmp_path: Path) -> None:
     assert MEDIAWIKI.recognizes(path, path.read_bytes())
     (fox,) = read(path)
     assert (fox.id, fox.url, fox.parts) == ("Лисица", "", [Heading(1, "Лисица"), Block("Животно.")])
+
+
+def test_a_page_in_a_file_of_its_own(tmp_path: Path) -> None:
+    page = tmp_path / "en" / "Steam engine.mediawiki"
+    page.parent.mkdir()
+    page.write_text(
+        "A [[en/Train|train]].\n[[File:en/Engine.png|thumb|Old]]<img src='a/b.png'></img>\n[[Category:en/Trains]]"
+    )
+    ((place, document),) = WIKITEXT.read(page, Folder(tmp_path, [page]))
+    assert isinstance(document, Document) and (place, document.id) == (str(page), "en/Steam engine")
+    assert document.parts[0] == Heading(1, "Steam engine")
+    blocks = [part for part in document.parts if isinstance(part, Block)]
+    assert "A train." in blocks[0].text and blocks[-1] == Block("Category:en/Trains", kind="categories and languages")
+    assert [(one.url, one.caption) for part in blocks for one in part.pictures] == [
+        ("en/Engine.png", "Old"),
+        ("a/b.png", ""),
+    ]
+    page.write_bytes(b"\xff\xfeA")
+    ((_, error),) = WIKITEXT.read(page, Folder(tmp_path, [page]))
+    assert isinstance(error, ValueError) and "Steam engine.mediawiki" in str(error)

@@ -116,7 +116,8 @@ def test_an_image_within_the_text_comes_after_the_featured_one() -> None:
 @pytest.mark.parametrize("backwards", [False, True])
 def test_rows_of_images_by_the_keys_of_things(key: str, backwards: bool) -> None:
     animals = [{key: f"x{n}", "name": f"Animal {n}", "text": "It is an animal."} for n in range(4)]
-    media = [{"coreid" if key == "id" else "shows": f"x{n % 4}", "identifier": f"m{n}.jpg"} for n in range(8)]
+    name, by = "coreid" if key == "id" else "shows", "Photograph by Ann Lee, in the woods beside the river, in May 2019"
+    media = [{name: f"x{n % 4}", "identifier": f"m{n}.jpg", "img_credits": by} for n in range(8)]
     found = read([*media, *animals] if backwards else [*animals, *media])
     assert [images(one) for one in found] == [[f"m{n}.jpg", f"m{n + 4}.jpg"] for n in range(4)]
 
