@@ -6,6 +6,7 @@ import argparse
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from tests.paths import ROOT
 
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")})
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+omgm = cache(parser)
 
 
 def shown(page: Path) -> Iterator[str]:
@@ -45,7 +49,7 @@ def unknown(command: str) -> list[str]:
         adding = re.findall(r"^    (add_\w+)\(parser", script, re.MULTILINE)  # arguments shared with `omgm` commands
         script += "".join(inspect.getsource(getattr(common, name)) for name in adding)
         return [flag for flag in flags if f'"{flag}"' not in script]
-    here = parser()
+    here = omgm()
     for word in words[1:]:
         below = [action for action in here._actions if isinstance(action, argparse._SubParsersAction)]
         if not below or not re.fullmatch(r"[a-z][a-z-]*", word):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -45,8 +46,13 @@ def package_of(module: str) -> str:
     return module.partition(".")[0]
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Yields the modules that a file imports, including imports inside functions."""
+@cache
+def imports(path: Path) -> tuple[str, ...]:
+    """Returns the modules that a file imports, including imports inside functions."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
