@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import retriever.models  # noqa: F401  first, because test modules import transformers before any of our modules
-from retriever.base_models import find_base
 from tests.browser import Browser, started
+from tests.kept import keeping, own_cache
 
 if find_spec("hypothesis"):  # the tests of a GPU's day run without it
     from hypothesis import settings
@@ -25,12 +25,16 @@ collect_ignore = ["lavis/oracle.py"]
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keeps the digests of files out of the user's cache, whose base models are shared: they are checked when used."""
-    cache, users = tmp_path_factory.mktemp("cache"), find_base("all-MiniLM-L6-v2").folder.parent
-    if users.is_dir():
-        (cache / "omgm").mkdir()
-        (cache / "omgm" / "base").symlink_to(users, target_is_directory=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(cache))
+        own_cache(tmp_path_factory.mktemp("cache") / "user", patch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept(cache_folder: None) -> Iterator[None]:
+    """Spares the tests of a process making the same models and schemas again and again."""
+    with pytest.MonkeyPatch.context() as patch:
+        keeping(patch)
         yield
 
 

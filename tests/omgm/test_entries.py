@@ -6,10 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PIL import Image
+
+from omgm.__main__ import main
+from retriever.entry_points import every
 
 COMMAND = '''"""Say hello."""
 
@@ -106,16 +110,32 @@ def test_a_command_that_cannot_be_imported_names_its_entry_point(folder: Path) -
     assert omgm(folder, "hello", "again").stdout == "hello again\n"  # the others work
 
 
-def test_a_mode_of_another_package_answers(folder: Path, examples: Path) -> None:
-    assert "hello" in " ".join(omgm(folder, "ask", "--help").stdout.split())
+@pytest.fixture
+def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Installs the package into this process."""
+    monkeypatch.syspath_prepend(folder)
+    every.cache_clear()
+    yield
+    every.cache_clear()
+    sys.modules.pop("greetings_mode", None)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_mode_of_another_package_answers(folder: Path, examples: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["ask", "--help"])
+    assert "hello" in " ".join(capsys.readouterr().out.split())
     index, photo = str(examples / "index"), str(examples / "photo.jpg")
     trail = folder / "trail.json"
     with Image.open(photo) as image:
         size = image.size
-    done = omgm(folder, "ask", "--index", index, "--mode", "hello", "--trail", str(trail), photo, "Who?")
-    assert done.stdout.startswith(f"Hello, {size} of ") and json.loads(trail.read_text())["question"] == "Who?"
-    done = omgm(folder, "ask", "--index", index, "--mode", "hello", "--trail", "trail.svg", photo, "Who?")
-    assert "--trail: the mode hello draws no image of its trail; name a file that ends in .json" in done.stderr
+    asked = ["ask", "--index", index, "--mode", "hello", photo, "Who?", "--trail"]
+    assert main([*asked, str(trail)]) == 0
+    assert capsys.readouterr().out.startswith(f"Hello, {size} of ")
+    assert json.loads(trail.read_text())["question"] == "Who?"
+    assert main([*asked, "trail.svg"]) == 2
+    said = capsys.readouterr().err
+    assert "--trail: the mode hello draws no image of its trail; name a file that ends in .json" in said
 
 
 def test_a_mode_that_cannot_be_imported_names_its_entry_point(folder: Path) -> None:

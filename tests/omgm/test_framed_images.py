@@ -86,10 +86,11 @@ def omgm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OMGM]:
 
 
 CASES = [
-    (number, ground, share, place)
-    for number, ground, share, place in itertools.product(range(8), GROUNDS, SHARES, PLACES)
-    if share < 1 or place == PLACES[0]
+    (number, GROUNDS[ground], SHARES[size], PLACES[(number + ground) // 2 % 2 if SHARES[size] < 1 else 0])
+    for number, ground, size in itertools.product(range(8), range(len(GROUNDS)), range(len(SHARES)))
+    if size == 0 or (number + ground + size) % 2 == 0
 ]
+"""Every image on every ground at the smallest size, and all pairs of an image, a ground, a size and a place."""
 
 
 def test_every_image_finds_itself_on_any_ground(omgm: OMGM) -> None:
@@ -109,7 +110,7 @@ def test_every_image_finds_itself_on_any_ground(omgm: OMGM) -> None:
 def test_the_service_says_the_same(omgm: OMGM) -> None:
     own = pictures()
     with listening(create_app(omgm.retriever, FakeGenerator(), ServingSettings())) as url:
-        for number, ground, share, place in CASES[5::29]:
+        for number, ground, share, place in CASES[5::13]:
             file = BytesIO(framed(own[number], ground, share, place))
             answer = httpx.post(
                 f"{url}/retrieve", files={"image": file}, data={"question": "What is it?"}, timeout=20

@@ -41,7 +41,7 @@ from omgm.profile import load_profile
 from omgm.served_app import build_app, open_service
 from retriever.filters import within
 from retriever.pipeline import Retriever
-from retriever.types import NO_IMAGE, EngineError, Options, Query
+from retriever.types import NO_IMAGE, EngineError, Options, Query, RetrievalResult
 from search_agents.tools.fulltext import full_text
 from tests.fakes.listening import free_port
 from tests.fakes.live import hash_of, painting
@@ -79,7 +79,7 @@ def queries() -> list[Query]:
         package(NAMES[0], 50, 4, "navy", "white"),  # recognized by its label
         painting(hash_of(THINGS[0])).rotate(90),
         Image.new("RGB", (64, 64), "gray"),
-        *(painting(hash_of(name)) for name in THINGS),
+        *(painting(hash_of(name)) for name in THINGS[1:4]),
     ]
     texts = ["How heavy is the drum of Basel?", "When was the kettle found?", "Who wrote War and Peace?"]
     about = [Query(image, "How many grams does it weigh?", str(number)) for number, image in enumerate(shown)]
@@ -130,6 +130,18 @@ def threads(folder: Path) -> Iterator[Path]:
         yield joined(stack.enter_context(listening(part_app(path))) for path in sorted(folder.iterdir(), reverse=True))
 
 
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> Retriever[Index]:
+    """The retriever of the index that is not in parts; it is not changed."""
+    return open_retriever(load_profile("embedded"), folder / "index")
+
+
+@pytest.fixture(scope="module")
+def one_machine(whole: Retriever[Index]) -> tuple[list[RetrievalResult], list[RetrievalResult]]:
+    """What it finds for each query alone, and for all together."""
+    return [whole.retrieve([query])[0] for query in queries()], whole.retrieve(queries())
+
+
 def joined(urls: Iterable[str]) -> Path:
     return Path(",".join(urls))
 
@@ -149,18 +161,19 @@ def plain(result: Any, index: Any) -> Any:
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_answers_are_those_of_one_machine(folder: Path, count: int) -> None:
-    profile = load_profile("embedded")
-    whole = open_retriever(profile, folder / "index")
+def test_answers_are_those_of_one_machine(
+    folder: Path, count: int, whole: Retriever[Index], one_machine: tuple[list[RetrievalResult], list[RetrievalResult]]
+) -> None:
+    alone, together = one_machine
     with threads(folder / f"in {count}") as addresses:
-        front = open_retriever(profile, addresses)
-        for query in queries():
-            [expected], [found] = whole.retrieve([query]), front.retrieve([query])
+        front = open_retriever(load_profile("embedded"), addresses)
+        for query, expected in zip(queries(), alone, strict=True):
+            [found] = front.retrieve([query])
             assert plain(found, front.index) == plain(expected, whole.index), query.question
             assert found.parts == (count, count) and expected.parts is None
             if query.image.width:
                 assert [one.score for one in found.candidates] == [one.score for one in expected.candidates]
-        for one, other in zip(whole.retrieve(queries()), front.retrieve(queries()), strict=True):
+        for one, other in zip(together, front.retrieve(queries()), strict=True):
             assert plain(other, front.index) == plain(one, whole.index)
         for name in ("kb/3", "the drum of Basel", "kb/99"):
             row, own = whole.index.row_of(name), front.index.row_of(name)
@@ -208,11 +221,9 @@ def test_changes_at_a_front_are_those_of_one_machine(folder: Path, tmp_path: Pat
     whole, own = open_service(profile, tmp_path / "index", encoder)
     assert isinstance(own, Editor) and isinstance(whole.index, LiveIndex)
 
-    def same(front: Retriever[Index]) -> None:
-        assert len(front.index) == len(whole.index) == len(NAMES) + len(THINGS)
-        for query in asked:
-            [expected], [found] = whole.retrieve([query]), front.retrieve([query])
-            assert plain(found, front.index) == plain(expected, whole.index), query.question
+    def found(by: Retriever[Index]) -> list[Any]:
+        assert len(by.index) == len(NAMES) + len(THINGS)
+        return [plain(result, by.index) for result in by.retrieve(asked)]
 
     with closing(own):
         with threads(tmp_path / "in 2") as addresses:
@@ -223,10 +234,11 @@ def test_changes_at_a_front_are_those_of_one_machine(folder: Path, tmp_path: Pat
                 change(DraftEditor(each))
             with pytest.raises(KeyError, match="kb/404"):
                 editor.remove(["kb/404"])
-            same(front)
-            same(other)
+            expected = found(whole)
+            assert found(front) == expected
+            assert found(other) == expected
         with threads(tmp_path / "in 2") as addresses:
-            same(open_retriever(profile, addresses, encoder=encoder))
+            assert found(open_retriever(profile, addresses, encoder=encoder)) == expected
         with pytest.raises(ValueError, match=r"1-of-2: is part 1 of 2; send articles to a front"):
             open_editor(profile, tmp_path / "in 2" / "1-of-2", encoder, build_fusion(profile), "tests it")
         whole.index.compact()
@@ -239,7 +251,7 @@ def test_changes_at_a_front_are_those_of_one_machine(folder: Path, tmp_path: Pat
         name for name in sorted(one.keys() | two.keys()) if one.get(name) != two.get(name) and name not in notes
     ] == []
     with threads(tmp_path / "in 2") as addresses:  # compacted
-        same(open_retriever(profile, addresses, encoder=encoder))
+        assert found(open_retriever(profile, addresses, encoder=encoder)) == found(whole) == expected
 
 
 @dataclass
@@ -269,11 +281,10 @@ class Asker:
 
 
 def test_a_lost_part_is_named_and_comes_back(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, whole: Retriever[Index], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(remote, "DEADLINE", 2.0)
-    profile, asked = load_profile("embedded"), [*queries()[1:4], *queries()[9:11]]
-    whole = open_retriever(profile, folder / "index")
+    profile, asked = load_profile("embedded"), [*queries()[1:4], *queries()[6:8]]
     expected = [plain(result, whole.index) for result in whole.retrieve(asked)]
     with processes(folder / "in 2") as parts:
         urls = [part.url for part in parts]
@@ -375,7 +386,7 @@ def test_the_commands_of_the_page_run(folder: Path, tmp_path: Path) -> None:
     split, *serve, front, again = [[words.sub(lambda found: places[found[0]], one) for one in own] for own in commands]
     assert main(split) == 0
     with ExitStack() as stack:
-        for command in (*serve, [*front, "--port", places["8000"]]):
+        for command in (*serve, [*front, "--port", places["8000"], "--set", "serving.processes=0"]):
             process = subprocess.Popen([sys.executable, "-m", "omgm", *command], cwd=ROOT, stdout=subprocess.PIPE)
             stack.enter_context(process)
             stack.callback(process.kill)

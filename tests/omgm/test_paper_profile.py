@@ -1,7 +1,7 @@
 """The paper profile from an empty cache to an answer: tiny random weights in the true formats, everything else real.
 
-A loopback hub serves the four repositories and `omgm download` fetches them; then `omgm doctor`, `omgm build-index` and
-`omgm serve` run on them without a network, with `transformers serve` standing in for vLLM.
+A loopback hub serves the four repositories and `omgm download` fetches them; then `omgm build-index`, `omgm doctor` and
+`omgm serve`, in a process of its own, run on them without a network; `transformers serve` stands in for vLLM.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 from transformers import CLIPTokenizer
 
-from tests.fakes.hub import COMMIT, FakeHub, serve_hub
+from omgm.__main__ import main
+from tests.fakes.hub import COMMIT, FakeHub, be_the_only_hub, serve_hub
 from tests.fakes.images import image_bytes
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.listening import free_port
-from tests.fakes.processes import run_python
 from tests.generators.test_openai_server import pytestmark, served  # noqa: F401  a fixture, and when it can run
 from tests.paths import ROOT
 from tests.retriever.models.test_cross_encoder import xlm_roberta
@@ -66,6 +67,8 @@ def test_from_an_empty_cache_to_an_answer(
     tmp_path: Path,
     blip2_folder: Path,
     served: tuple[str, str],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     server, llama = served
     repositories = {
@@ -83,32 +86,30 @@ def test_from_an_empty_cache_to_an_answer(
         f"[summarizer]\n{chat}max_tokens = 8\n[generator]\n{chat}max_tokens = 8\nmax_context_tokens = 5\n"
     )
     kb, images = write_kb(tmp_path)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
-    environment |= {"HF_HUB_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    environment["XDG_CACHE_HOME"] = str(tmp_path / "caches")
-
-    def omgm(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
-        return run_python("-m", "omgm", *arguments, environment=environment | more)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    given = ["--profile", str(profile)]
 
     with serve_hub(FakeHub(repositories)) as hub:
-        done = omgm("download", "--profile", profile, HF_ENDPOINT=hub.url)
-        assert done.returncode == 0, done.stderr
+        be_the_only_hub(hub, tmp_path / "cache", monkeypatch)
+        assert main(["download", *given]) == 0
         # the weights of three models, and only the tokenizer of the generator
         models = [repositories[name] for name in ("org/eva", "org/blip2", "org/bge")]
         fetched = [name for name in hub.contents_asked() if name.endswith(".safetensors")]
         assert sorted(fetched) == sorted(name for model in models for name in model if name.endswith(".safetensors"))
-    environment["HF_HUB_OFFLINE"] = "1"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    index = ["--index", str(tmp_path / "index")]
 
-    build = ("build-index", "--profile", profile, "--kb", kb, "--images", images, "--out", tmp_path / "index", "--json")
-    built = omgm(*build)
-    assert built.returncode == 0, built.stderr
-    assert json.loads(built.stdout)["inputs"]["tokens"] == "int8"
-    examined = omgm("doctor", "--profile", profile, "--index", tmp_path / "index", "--json")
-    assert examined.returncode == 0, examined.stdout
+    capsys.readouterr()
+    sources = ["--kb", str(kb), "--images", str(images), "--out", index[1], "--json"]
+    assert main(["build-index", *given, *sources]) == 0
+    assert json.loads(capsys.readouterr().out)["inputs"]["tokens"] == "int8"
+    assert main(["doctor", *given, *index, "--json"]) == 0, capsys.readouterr().out
 
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "omgm", "serve", "--profile", str(profile), "--index", str(tmp_path / "index")]
+    command = [sys.executable, "-m", "omgm", "serve", *given, *index]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
+    environment |= {"HF_HUB_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     with running([*command, "--port", str(port)], environment, url):
         asked = {"question": "How large is the area it covers?", "options": '{"k": 3}'}
         answer = httpx.post(f"{url}/answer", data=asked, files={"image": image_bytes("red")}, timeout=60)

@@ -14,11 +14,12 @@ from omgm.originals import original_images
 from omgm.profile import load_profile
 from omgm.training_index import cached_index
 from tests.fakes.inputs import encoder, kb, reranker, write_inputs
+from tests.kept import own_cache
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    own_cache(tmp_path / "cache", monkeypatch)
     (tmp_path / "world").mkdir()
     return write_inputs(tmp_path / "world")
 

@@ -21,6 +21,7 @@ from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.rows import write_jsonl
 from tests.fakes.scripted_server import ScriptedServer
+from tests.kept import own_cache
 from tests.paths import contents
 from training.config import TrainingConfig
 from training.questions import is_held_out
@@ -166,7 +167,7 @@ def test_a_rebuild_asks_the_chat_model_only_for_what_changed(
 ) -> None:
     monkeypatch.setattr(parts, "build_summarizer", build_summarizer)
     kb, images = write_kb(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    own_cache(tmp_path / "caches", monkeypatch)
     articles = json.loads(kb.read_text())
     with FakeChatServer() as server:
         options = [f"summarizer.{key}" for key in ("kind=openai", f"base_url={server.url}", "model=counting")]

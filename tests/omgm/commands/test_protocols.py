@@ -28,14 +28,15 @@ from tests.fakes.question_files import DYNVQA
 from tests.fakes.rows import write_jsonl
 from tests.fakes.scripted_server import ScriptedServer
 from tests.fakes.search_sets import embedded, jpeg, mmsearch_rows, plus_rows, write_parquet
+from tests.kept import own_cache
 
 Body = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def new_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps downloaded prompts out of other tests."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    own_cache(tmp_path / "cache", monkeypatch)
 
 
 def download(source: str, files: dict[str, str], tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def test_what_is_logged_before_the_service_runs_is_json_too() -> None:
 
 def test_the_log_of_a_service_has_no_query_strings(example_folder: Path) -> None:
     command = [sys.executable, "-m", "omgm", "serve", "--verbose", "--index", str(example_folder / "index")]
+    command += ["--set", "serving.processes=0"]  # others take seconds to start
     port = free_port()
     with subprocess.Popen(
         [*command, "--port", str(port)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -10,6 +10,7 @@ import torch
 from omgm import parts
 from omgm.__main__ import main
 from tests.fakes.models import FakeEncoder
+from tests.kept import own_cache
 from training import train_encoder as module
 from training.config import TrainingConfig
 from training.encoder_data import EncoderData
@@ -21,7 +22,7 @@ Trained = list[tuple[EncoderData, TrainingConfig]]
 @pytest.fixture
 def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Arguments of a minimal training run."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    own_cache(tmp_path / "cache", monkeypatch)
     monkeypatch.setattr(parts, "build_encoder", lambda profile: FakeEncoder())
     (tmp_path / "images").mkdir()
     (tmp_path / "kb.jsonl").write_text('{"id": "a", "display_name": "A", "text": "It."}')

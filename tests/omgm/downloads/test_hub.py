@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from omgm.__main__ import main
 from omgm.downloads.hub import HubModel, hub_model, local_folder, missing_weights, named_models
 from omgm.profile import load_profile
 from tests.fakes.hub import COMMIT, FakeHub, be_the_only_hub, git_sha, serve_hub
@@ -88,28 +89,26 @@ def test_a_folder_stays(tmp_path: Path) -> None:
         local_folder(str(tmp_path / "nowhere"))
 
 
-def test_download_and_work_offline(tmp_path: Path) -> None:
-    """The whole command, as a user runs it: a dry run, the download, again, and without a network."""
+def test_download_and_work_offline(hub: FakeHub, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A dry run, the download in a process that only its environment leads to the hub, again, and without a network."""
     path, cache = profile(tmp_path, "org/clip", "org/text"), tmp_path / "cache"
-    with serve_hub(FakeHub({"org/clip": dict(CLIP), "org/text": {"tokenizer.json": b"{}", **CLIP}})) as hub:
-        dry = omgm(hub, cache, "download", "--profile", path, "--dry-run")
-        assert dry.returncode == 0, dry.stderr
-        assert f"encoder.model: org/clip@{COMMIT}: 4 files, 1.0 MB, here 0.0 MB" in dry.stdout
-        assert hub.contents_asked() == []
+    assert main(["download", "--profile", str(path), "--dry-run"]) == 0
+    assert f"encoder.model: org/clip@{COMMIT}: 4 files, 1.0 MB, here 0.0 MB" in capsys.readouterr().out
+    assert hub.contents_asked() == []
 
-        done = omgm(hub, cache, "download", "--profile", path, "--json")
-        assert done.returncode == 0, done.stderr
-        assert f'[encoder] model = "org/clip@{COMMIT}"' in done.stderr
-        clip, text = json.loads(done.stdout)["models"]
-        assert clip["files"] == NEEDED and clip["verified"] and clip["pinned"] == f"org/clip@{COMMIT}"
-        assert text["files"] == ["config.json", "spiece.model", "tokenizer.json", "vocab.txt"]
-        assert sorted(file.name for file in Path(clip["folder"]).iterdir()) == NEEDED
-        assert (Path(clip["folder"]) / "model.safetensors").read_bytes() == WEIGHTS
+    done = omgm(hub, cache, "download", "--profile", path, "--json")
+    assert done.returncode == 0, done.stderr
+    assert f'[encoder] model = "org/clip@{COMMIT}"' in done.stderr
+    clip, text = json.loads(done.stdout)["models"]
+    assert clip["files"] == NEEDED and clip["verified"] and clip["pinned"] == f"org/clip@{COMMIT}"
+    assert text["files"] == ["config.json", "spiece.model", "tokenizer.json", "vocab.txt"]
+    assert sorted(file.name for file in Path(clip["folder"]).iterdir()) == NEEDED
+    assert (Path(clip["folder"]) / "model.safetensors").read_bytes() == WEIGHTS
 
-        asked = len(hub.contents_asked())
-        again = omgm(hub, cache, "download", "--profile", path)
-        assert again.returncode == 0 and "to download: 0.0 MB of 1.0 MB" in again.stdout
-        assert len(hub.contents_asked()) == asked
+    asked = len(hub.contents_asked())
+    assert main(["download", "--profile", str(path)]) == 0
+    assert "to download: 0.0 MB of 1.0 MB" in capsys.readouterr().out
+    assert len(hub.contents_asked()) == asked
     code = "from omgm.downloads.hub import local_folder as at; print(at('org/clip')); print(at('org/clip@%s'))"
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(cache)}
     offline = run_python("-c", code % COMMIT, environment=environment, check=True)
@@ -217,19 +216,19 @@ def test_a_license_not_accepted(hub: FakeHub) -> None:
     assert hub.contents_asked() == []
 
 
-def test_a_gated_model_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_a_gated_model_does_not_stop_the_others(
+    hub: FakeHub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The paper profile's LLaMA-3 is gated and needed only for its tokenizer, by two parts."""
-    path, cache = profile(tmp_path, "org/clip", "org/llama"), tmp_path / "cache"
-    twice = ("--set", "summarizer.tokenizer=org/llama")
-    repos = {"org/clip": dict(CLIP), "org/llama": {"tokenizer.json": b"{}", **CLIP}}
-    with serve_hub(FakeHub(repos, gated={"org/llama"})) as hub:
-        done = omgm(hub, cache, "download", "--profile", path, *twice, "--json")
-    assert done.returncode == 2
-    error = done.stderr.splitlines()[-1]
+    hub.repos["org/llama"], hub.gated = {"tokenizer.json": b"{}", **CLIP}, {"org/llama"}
+    named = ["--profile", str(profile(tmp_path, "org/clip", "org/llama"))]
+    assert main(["download", *named, "--set", "summarizer.tokenizer=org/llama", "--json"]) == 2
+    out, err = capsys.readouterr()
+    error = err.splitlines()[-1]
     assert "error: summarizer.tokenizer, generator.tokenizer: org/llama: its license must be accepted first" in error
     assert '; or set it to "" to cut long contexts by characters' in error
     assert error.endswith("the other models are here")
-    report = json.loads(done.stdout)
+    report = json.loads(out)
     assert [(model["key"], model["verified"]) for model in report["models"]] == [("encoder.model", True)]
     assert list(report["unavailable"]) == ["summarizer.tokenizer", "generator.tokenizer"]
     assert (Path(report["models"][0]["folder"]) / "model.safetensors").read_bytes() == WEIGHTS

@@ -1,0 +1,81 @@
+"""Keeps what a test process would make again for each command and service: models, digests, schemas, certificates.
+
+What is kept is known by the size and time of every file that it was made from, so that tests may change files.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Hashable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retriever import base_models
+from retriever.base_models import find_base
+from tests.paths import ROOT
+
+
+def own_cache(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Makes a new folder the user's cache, with the base models of the one before, which take seconds to unpack."""
+    base = _base_folder()
+    base.mkdir(parents=True, exist_ok=True)
+    (folder / "omgm").mkdir(parents=True)
+    (folder / "omgm" / "base").symlink_to(base, target_is_directory=True)
+    patch.setenv("XDG_CACHE_HOME", str(folder))
+
+
+def _base_folder() -> Path:
+    return find_base("all-MiniLM-L6-v2").folder.parent.resolve()
+
+
+def keeping(patch: pytest.MonkeyPatch) -> None:
+    """Keeps it until a patch is undone; of the modules that are imported by now."""
+    patch.setattr(base_models, "sha256_of", _kept(base_models.sha256_of, lambda path: _stamp(path)))
+    for module, model in (("encoder", "ClipEncoder"), ("qformer", "QFormerFusion")):
+        if loaded := sys.modules.get(f"retriever.models.{module}"):
+            _keep_model(patch, getattr(loaded, model))
+    if routing := sys.modules.get("fastapi.routing"):  # makes a schema for each route and each error that it may return
+        patch.setattr(routing, "create_model_field", cache(vars(routing)["create_model_field"]))
+    if transports := sys.modules.get("httpx._transports.default"):  # reads all certificates for each client
+        patch.setattr(transports, "create_ssl_context", _kept(vars(transports)["create_ssl_context"], _default_context))
+
+
+def _kept(make: Callable[..., Any], key_of: Callable[..., Hashable | None]) -> Callable[..., Any]:
+    """Returns `make`, which is called once per key of its arguments, and always if the key is `None`."""
+    found: dict[Hashable, Any] = {}
+
+    def kept(*arguments: Any, **settings: Any) -> Any:
+        key = key_of(*arguments, **settings)
+        if key is None:
+            return make(*arguments, **settings)
+        if key not in found:
+            found[key] = make(*arguments, **settings)
+        return found[key]
+
+    return kept
+
+
+def _stamp(path: Path) -> Hashable:
+    status = path.stat()
+    return path.resolve(), status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _keep_model(patch: pytest.MonkeyPatch, model: Any) -> None:
+    """Keeps our models as they are loaded for questions: fused, which cannot be trained, and on the CPU."""
+    load = _kept(model.load.__func__, _model_key)
+    patch.setattr(model, "load", classmethod(lambda *arguments, **settings: copy.copy(load(*arguments, **settings))))
+
+
+def _model_key(kind: Any, folder: Path, device: str = "cpu", *arguments: Any, **settings: Any) -> Hashable | None:
+    if not settings.get("fused") or device != "cpu" or ROOT / "weights" not in folder.resolve().parents:
+        return None
+    files: Iterator[Path] = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return kind, _base_folder(), tuple(map(_stamp, files)), arguments, tuple(sorted(settings.items()))
+
+
+def _default_context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> Hashable | None:
+    return "default" if verify is True and cert is None and not trust_env else None
