@@ -6,6 +6,7 @@ What is kept is known by the size and time of every file that it was made from, 
 from __future__ import annotations
 
 import copy
+import os
 import sys
 from collections.abc import Callable, Hashable, Iterator
 from functools import cache
@@ -33,7 +34,8 @@ def _base_folder() -> Path:
 
 
 def keeping(patch: pytest.MonkeyPatch) -> None:
-    """Keeps it until a patch is undone; of the modules that are imported by now."""
+    """Keeps it until a patch is undone; of the modules that are imported by now. No test cuts the power either."""
+    patch.setattr(os, "fsync", lambda file: None)  # it takes more time than most builds of a few entities
     patch.setattr(base_models, "sha256_of", _kept(base_models.sha256_of, lambda path: _stamp(path)))
     for module, model in (("encoder", "ClipEncoder"), ("qformer", "QFormerFusion")):
         if loaded := sys.modules.get(f"retriever.models.{module}"):

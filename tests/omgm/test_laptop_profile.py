@@ -14,21 +14,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.hub import COMMIT, FakeHub, serve_hub
+from omgm.__main__ import main
+from tests.fakes.hub import COMMIT, FakeHub, be_the_only_hub, serve_hub
 from tests.fakes.images import image_bytes
 from tests.fakes.knowledge_base import write_kb
-from tests.fakes.processes import run_python
 from tests.fakes.published_models import write_dinov2, write_siglip2
 from tests.paths import ROOT
 
 ALONE = ["unshare", "--net", "--map-root-user"]
+COMMANDS = """
+import json, sys
+from omgm.__main__ import main
+for command in json.loads(sys.argv[1]):
+    assert main(command) == 0
+    print(end="\\0", flush=True)
+"""
 
 
 @pytest.mark.skipif(
     sys.platform != "linux" or not shutil.which("unshare") or subprocess.run([*ALONE, "true"]).returncode != 0,
     reason="needs Linux, unshare, and the right to create network namespaces",
 )
-def test_from_carried_files_to_an_answer_without_a_network(tmp_path: Path) -> None:
+def test_from_carried_files_to_an_answer_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repositories = {}
     for name, write in (("org/siglip2", write_siglip2), ("org/dinov2", write_dinov2)):
         folder = tmp_path / name
@@ -40,34 +47,25 @@ def test_from_carried_files_to_an_answer_without_a_network(tmp_path: Path) -> No
         f'image_model = "org/dinov2@{COMMIT}"\nimage_share = 0.25\n'
     )
     kb, images = write_kb(tmp_path)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
-    environment |= {"HF_HUB_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    given = ["--profile", str(profile)]
     with serve_hub(FakeHub(repositories)) as hub:
-        there = environment | {"HF_ENDPOINT": hub.url}
-        done = run_python("-m", "omgm", "download", "--profile", profile, environment=there)
-        assert done.returncode == 0, done.stderr
+        be_the_only_hub(hub, tmp_path / "cache", monkeypatch)
+        assert main(["download", *given]) == 0
     shutil.move(tmp_path / "cache", tmp_path / "carried")
-    environment["HF_HUB_CACHE"] = str(tmp_path / "carried")
-
-    def omgm(*arguments: object) -> str:
-        command = [*ALONE, sys.executable, "-m", "omgm", *map(str, arguments)]
-        ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran.stdout
-
-    index = tmp_path / "index"
-    built = json.loads(
-        omgm("build-index", "--profile", profile, "--kb", kb, "--images", images, "--out", index, "--json")
-    )
-    assert built["inputs"]["encoder"].endswith("*0.25")  # joined with the second network
-    flag = tmp_path / "flag.png"
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
+    environment |= {"HF_HUB_CACHE": str(tmp_path / "carried"), "OMP_NUM_THREADS": "1"}
+    flag, index = tmp_path / "flag.png", str(tmp_path / "index")
     flag.write_bytes(image_bytes("red"))
-    answer = json.loads(
-        omgm("ask", "--profile", profile, "--index", index, flag, "How large is the area it covers?", "--json")
-    )
+    commands = [
+        ["build-index", *given, "--kb", str(kb), "--images", str(images), "--out", index, "--json"],
+        ["ask", *given, "--index", index, str(flag), "How large is the area it covers?", "--json"],
+        ["doctor", *given, "--index", index, "--json"],
+    ]
+    command = [*ALONE, sys.executable, "-c", COMMANDS, json.dumps(commands)]
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    built, answer, examined = map(json.loads, ran.stdout.split("\0")[:-1])
+    assert built["inputs"]["encoder"].endswith("*0.25")  # joined with the second network
     assert len(answer["candidates"]) > 1 and {"step1", "step2", "step3"} <= set(answer["timings_ms"])
-    found = {
-        one["name"]: one["status"]
-        for one in json.loads(omgm("doctor", "--profile", profile, "--index", index, "--json"))["findings"]
-    }
+    found = {one["name"]: one["status"] for one in examined["findings"]}
     assert found["index, encoder.model"] == "ok"

@@ -242,9 +242,11 @@ def test_a_process_that_cannot_load_the_models_says_why(tmp_path: Path) -> None:
 
 
 @contextmanager
-def serving(index: Path, port: int) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "omgm", "serve", "--index", str(index), "--port", str(port), "--workers", "2"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as service:
+def serving(index: Path, port: int, workers: int = 2) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "omgm", "serve", "--index", str(index), "--port", str(port)]
+    with subprocess.Popen(
+        [*command, "--workers", str(workers)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as service:
         assert service.stdout is not None
         try:
             assert service.stdout.readline().startswith("Serving")
@@ -299,11 +301,12 @@ def test_a_service_survives_its_processes_and_changes_its_index(example_folder: 
 @linux
 def test_a_supervisor_restarts_a_service_that_was_killed(example_folder: Path) -> None:
     port = free_port()
-    with serving(example_folder / "index", port) as killed:
+    with serving(example_folder / "index", port, 1) as killed:
         children = children_of(killed.pid)
+        assert len(children) == 1
         killed.kill()
     assert killed.returncode == -signal.SIGKILL
-    with serving(example_folder / "index", port):  # at the same port, and the index can be changed
+    with serving(example_folder / "index", port, 1):  # at the same port, and the index can be changed
         response = httpx.delete(f"http://127.0.0.1:{port}/entities", params={"id": "unknown"})
         assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
     wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))

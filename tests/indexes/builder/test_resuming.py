@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,22 @@ from tests.fakes.processes import run_python
 from tests.paths import contents
 
 
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[str, bytes]]:
+    """A knowledge base, its images, and the contents of an uninterrupted build."""
+    folder = tmp_path_factory.mktemp("world")
+    kb, images = write_kb(folder)
+    build(kb, images, folder / "whole")
+    return kb, images, contents(folder / "whole")
+
+
+World = tuple[Path, Path, dict[str, bytes]]
+
+
 @pytest.mark.parametrize("stage", ["summarizer", "encoder", "fusion"])
 @pytest.mark.parametrize("calls", [1, 2, 3])
-def test_a_resumed_build_equals_an_uninterrupted_one(tmp_path: Path, stage: str, calls: int) -> None:
-    kb, images = write_kb(tmp_path)
-    build(kb, images, tmp_path / "whole")
+def test_a_resumed_build_equals_an_uninterrupted_one(world: World, tmp_path: Path, stage: str, calls: int) -> None:
+    kb, images, whole = world
     model: Any = {"summarizer": FusedSummarizer, "encoder": FusedEncoder, "fusion": FusedFusion}[stage]()
     model.fuse = Fuse(calls)
     out = tmp_path / "resumed"
@@ -34,11 +46,11 @@ def test_a_resumed_build_equals_an_uninterrupted_one(tmp_path: Path, stage: str,
     build(kb, images, out, **{stage: model})
     # seven summaries, four batches of seven entities, three of which have tokens: nothing is computed twice
     assert 100 - model.fuse.calls == {"summarizer": 7, "encoder": 4, "fusion": 3}[stage] - (calls - 1)
-    assert contents(out) == contents(tmp_path / "whole")
+    assert contents(out) == whole
 
 
-def test_a_build_that_was_really_killed(tmp_path: Path) -> None:
-    kb, images = write_kb(tmp_path)
+def test_a_build_that_was_really_killed(world: World, tmp_path: Path) -> None:
+    kb, images, whole = world
     script = (
         "import sys, pathlib; from tests.fakes.builds import Fuse, FusedFusion, build\n"
         "kb, images, out = map(pathlib.Path, sys.argv[1:])\n"
@@ -48,13 +60,11 @@ def test_a_build_that_was_really_killed(tmp_path: Path) -> None:
     done = run_python("-c", script, kb, images, tmp_path / "killed")
     assert done.returncode == -signal.SIGKILL, done.stderr
     build(kb, images, tmp_path / "killed")
-    build(kb, images, tmp_path / "whole")
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    assert contents(tmp_path / "killed") == whole
 
 
-def test_killed_while_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kb, images = write_kb(tmp_path)
-    build(kb, images, tmp_path / "whole")
+def test_killed_while_publishing(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kb, images, whole = world
     out, replace, fuse = tmp_path / "index", os.replace, Fuse(4)
     build(kb, images, out, candidates="title")
 
@@ -69,7 +79,7 @@ def test_killed_while_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(ValueError, match=r"no manifest\.json"):
         Index.open(out)
     build(kb, images, out)
-    assert contents(out) == contents(tmp_path / "whole")
+    assert contents(out) == whole
 
 
 def test_an_unfinished_build_of_other_inputs_needs_overwrite(tmp_path: Path) -> None:
@@ -141,6 +151,21 @@ def test_skipped_entries_survive_a_kill(tmp_path: Path) -> None:
     assert (skipped["count"], skipped["of"], skipped["entries"][0]["place"]) == (1, 8, "entry 8 ('broken')")
 
 
+COMBINED: dict[str, Any] = {"tokens": "int8", "candidates": "combined"}
+Combined = tuple[dict[int, Path], dict[str, bytes]]
+
+
+@pytest.fixture(scope="module")
+def combined(world: World, tmp_path_factory: pytest.TempPathFactory) -> Combined:
+    """Unfinished builds by the call of the encoder that failed, and the contents of an uninterrupted one."""
+    (kb, images, _), folder = world, tmp_path_factory.mktemp("combined")
+    killed = {calls: folder / str(calls) for calls in (3, 6)}
+    for calls, out in killed.items():  # three batches have an image, then there are four of texts
+        kill(kb, images, out, encoder=burning(FusedEncoder(), calls), **COMBINED)
+    build(kb, images, folder / "whole", **COMBINED)
+    return killed, contents(folder / "whole")
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -154,12 +179,12 @@ def test_skipped_entries_survive_a_kill(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("calls", [3, 6])
-def test_a_file_that_is_gone_from_an_unfinished_build_is_made_again(tmp_path: Path, name: str, calls: int) -> None:
-    kb, images = write_kb(tmp_path)
-    encoder = burning(FusedEncoder(), calls)  # three batches have an image, then there are four of texts
-    options: dict[str, Any] = {"tokens": "int8", "candidates": "combined"}
-    kill(kb, images, tmp_path / "resumed", encoder=encoder, **options)
+def test_a_file_that_is_gone_from_an_unfinished_build_is_made_again(
+    world: World, combined: Combined, tmp_path: Path, name: str, calls: int
+) -> None:
+    kb, images, _ = world
+    killed, whole = combined
+    shutil.copytree(killed[calls], tmp_path / "resumed")
     (tmp_path / "resumed" / ".parts" / name).unlink(missing_ok=calls == 3)
-    build(kb, images, tmp_path / "resumed", **options)
-    build(kb, images, tmp_path / "whole", **options)
-    assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
+    build(kb, images, tmp_path / "resumed", **COMBINED)
+    assert contents(tmp_path / "resumed") == whole
