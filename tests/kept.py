@@ -1,4 +1,4 @@
-"""Keeps what a test process would make again for each command and service: models, digests, schemas, certificates.
+"""Keeps what a test process would make again for each command and service: models, readings, schemas, certificates.
 
 What is kept is known by the size and time of every file that it was made from, so that tests may change files.
 """
@@ -6,6 +6,7 @@ What is kept is known by the size and time of every file that it was made from, 
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 import sys
 from collections.abc import Callable, Hashable, Iterator
@@ -14,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
-from retriever import base_models
 from retriever.base_models import find_base
+from retriever.files import sha256_of
 from tests.paths import ROOT
 
 
@@ -36,10 +38,13 @@ def _base_folder() -> Path:
 def keeping(patch: pytest.MonkeyPatch) -> None:
     """Keeps it until a patch is undone; of the modules that are imported by now. No test cuts the power either."""
     patch.setattr(os, "fsync", lambda file: None)  # it takes more time than most builds of a few entities
-    patch.setattr(base_models, "sha256_of", _kept(base_models.sha256_of, lambda path: _stamp(path)))
+    patch.setattr("retriever.base_models.sha256_of", _kept(sha256_of, _stamp))
     for module, model in (("encoder", "ClipEncoder"), ("qformer", "QFormerFusion")):
         if loaded := sys.modules.get(f"retriever.models.{module}"):
             _keep_model(patch, getattr(loaded, model))
+    if ocr := sys.modules.get("retriever.models.ocr"):  # takes a third of a second for an image without text
+        read = _kept(ocr.OCR._read, _reading_key)
+        patch.setattr(ocr.OCR, "_read", lambda *given: list(read(*given)))
     if routing := sys.modules.get("fastapi.routing"):  # makes a schema for each route and each error that it may return
         patch.setattr(routing, "create_model_field", cache(vars(routing)["create_model_field"]))
     if transports := sys.modules.get("httpx._transports.default"):  # reads all certificates for each client
@@ -77,6 +82,11 @@ def _model_key(kind: Any, folder: Path, device: str = "cpu", *arguments: Any, **
         return None
     files: Iterator[Path] = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return kind, _base_folder(), tuple(map(_stamp, files)), arguments, tuple(sorted(settings.items()))
+
+
+def _reading_key(reader: Any, image: Image.Image, side: int) -> Hashable | None:
+    content = hashlib.sha256(image.tobytes()).digest()
+    return (reader.fingerprint, image.mode, image.size, content, side) if reader.fingerprint else None
 
 
 def _default_context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> Hashable | None:
