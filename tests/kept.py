@@ -47,8 +47,9 @@ def keeping(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(ocr.OCR, "_read", lambda *given: list(read(*given)))
     if routing := sys.modules.get("fastapi.routing"):  # makes a schema for each route and each error that it may return
         patch.setattr(routing, "create_model_field", cache(vars(routing)["create_model_field"]))
-    if transports := sys.modules.get("httpx._transports.default"):  # reads all certificates for each client
-        patch.setattr(transports, "create_ssl_context", _kept(vars(transports)["create_ssl_context"], _default_context))
+    for client in ("httpx", "httpx2"):
+        if made := sys.modules.get(f"{client}._transports.default"):  # reads all certificates for each client
+            patch.setattr(made, "create_ssl_context", _kept(vars(made)["create_ssl_context"], _default_context))
 
 
 def _kept(make: Callable[..., Any], key_of: Callable[..., Hashable | None]) -> Callable[..., Any]:
@@ -90,4 +91,5 @@ def _reading_key(reader: Any, image: Image.Image, side: int) -> Hashable | None:
 
 
 def _default_context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> Hashable | None:
-    return "default" if verify is True and cert is None and not trust_env else None
+    own = trust_env and any(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
+    return "default" if verify is True and cert is None and not own else None

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.device_timer import DeviceTimer
 from benchmarks.full_size import PAPER, TINY, SyntheticIndex, queries
 from benchmarks.gpu import BATCHES, idle_time, main, overlap
+from benchmarks.gpu_day import steps
 
 
 def image_flops(size: int, patch: int, width: int, layers: int, mlp: int, out: int) -> int:
@@ -47,11 +48,11 @@ def test_the_time_without_a_kernel_is_per_batch() -> None:
 
 
 def test_every_part_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = tmp_path / "lines.jsonl"
-    options = ["--size", "tiny", "--batches", "2", "--runs", "1", "--out", str(tmp_path), "--lines", str(lines)]
-    assert main(options) == 0
-    report = json.loads((tmp_path / "gpu.json").read_text())
-    first, *others = (json.loads(line) for line in lines.read_text().splitlines())
+    [models] = steps(2, tmp_path, tmp_path, False, "tiny")  # of the day with a GPU
+    assert models.command[:2] == ("-m", "benchmarks.gpu")
+    assert main(models.command[2:]) == 0
+    report = json.loads((tmp_path / "models" / "gpu.json").read_text())
+    first, *others = (json.loads(line) for line in (tmp_path / "gpu-day.jsonl").read_text().splitlines())
     assert first["peaks"] == report["peaks"]
     assert others == [{"benchmark": "gpu", **row} for row in report["rows"]]
     rows = {re.sub(r", \d+ sections", "", row["part"]): row for row in report["rows"] if row["batch"] == 2}
@@ -80,7 +81,7 @@ def test_every_part_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert whole["of_bound"] == pytest.approx(
         whole["queries_per_s"] / whole["bound_queries_per_s"], rel=0.05, abs=0.001
     )
-    table = (tmp_path / "gpu.md").read_text()
+    table = (tmp_path / "models" / "gpu.md").read_text()
     assert table in capsys.readouterr().out and table.count("\n|") == 2 + len(report["rows"])
 
 
