@@ -1,4 +1,4 @@
-"""The day with a GPU: at tiny sizes, in a Python with only the packages that it may rely on; part 2 is in test_gpu.py."""
+"""The day with a GPU, in a Python with only the packages that it may rely on; test_gpu.py has the models of part 2."""
 
 from __future__ import annotations
 
