@@ -266,7 +266,7 @@ class Asker:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def __call__(self) -> None:
-        while not self.ended.wait(0.2):  # leaves the processor to parts that start
+        while not self.ended.wait(0.5):  # leaves the processor to parts that start
             started = time.monotonic()
             results = self.front.retrieve(self.queries)
             assert time.monotonic() - started < 15
