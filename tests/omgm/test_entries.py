@@ -6,14 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from omgm.__main__ import main
-from retriever.entry_points import every
+from tests.fakes.packages import installing
 
 COMMAND = '''"""Say hello."""
 
@@ -62,10 +61,7 @@ class Hello:
 
 HELLO = ModeFamily(lambda: ("hello",), lambda name, context: Hello(context.searcher))
 """
-TABLE = """[omgm.modes]
-greetings = greetings_mode:HELLO
-
-[omgm.commands]
+TABLE = """[omgm.commands]
 hello = greetings
 index.greet = greetings
 lost = greetings_lost
@@ -87,7 +83,6 @@ def omgm(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "greetings.py").write_text(COMMAND)
-    (tmp_path / "greetings_mode.py").write_text(MODE)
     install(tmp_path, "greetings", TABLE)
     return tmp_path
 
@@ -110,31 +105,24 @@ def test_a_command_that_cannot_be_imported_names_its_entry_point(folder: Path) -
     assert omgm(folder, "hello", "again").stdout == "hello again\n"  # the others work
 
 
-@pytest.fixture
-def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Installs the package into this process."""
-    monkeypatch.syspath_prepend(folder)
-    every.cache_clear()
-    yield
-    every.cache_clear()
-    sys.modules.pop("greetings_mode", None)
-
-
-@pytest.mark.usefixtures("installed")
-def test_a_mode_of_another_package_answers(folder: Path, examples: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["ask", "--help"])
-    assert "hello" in " ".join(capsys.readouterr().out.split())
+def test_a_mode_of_another_package_answers(
+    tmp_path: Path, examples: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     index, photo = str(examples / "index"), str(examples / "photo.jpg")
-    trail = folder / "trail.json"
+    trail = tmp_path / "trail.json"
     with Image.open(photo) as image:
         size = image.size
     asked = ["ask", "--index", index, "--mode", "hello", photo, "Who?", "--trail"]
-    assert main([*asked, str(trail)]) == 0
-    assert capsys.readouterr().out.startswith(f"Hello, {size} of ")
-    assert json.loads(trail.read_text())["question"] == "Who?"
-    assert main([*asked, "trail.svg"]) == 2
-    said = capsys.readouterr().err
+    with installing(tmp_path / "packages", monkeypatch) as install:
+        install("greetings_mode", MODE, "omgm.modes", "greetings = greetings_mode:HELLO")
+        with pytest.raises(SystemExit):
+            main(["ask", "--help"])
+        assert "hello" in " ".join(capsys.readouterr().out.split())
+        assert main([*asked, str(trail)]) == 0
+        assert capsys.readouterr().out.startswith(f"Hello, {size} of ")
+        assert json.loads(trail.read_text())["question"] == "Who?"
+        assert main([*asked, "trail.svg"]) == 2
+        said = capsys.readouterr().err
     assert "--trail: the mode hello draws no image of its trail; name a file that ends in .json" in said
 
 
