@@ -647,7 +647,7 @@ def test_documentation(page: Browser, world: World, tmp_path: Path) -> None:
     path = tmp_path / "flag.png"
     path.write_bytes(image_bytes("green"))
     page.get(f"{world.url}/docs")
-    paths = httpx.get(f"{world.url}/openapi.json").json()["paths"]
+    paths = httpx.get(f"{world.url}/openapi.json", timeout=60).json()["paths"]
     shown = sum(len(methods) for methods in paths.values())
     wait(page, lambda: len(page.find_elements("class name", "opblock")) == shown)
     assert '"title": "Greenland"' in tried_out(page, "[id$=answer_answer_post]", path)
