@@ -32,7 +32,7 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def kept(cache_folder: None) -> Iterator[None]:
-    """Spares the tests of a process making the same models and schemas again and again, and waiting for the disk."""
+    """Spares the tests of a process making the same digests and schemas again and again, and waiting for the disk."""
     with pytest.MonkeyPatch.context() as patch:
         keeping(patch)
         yield

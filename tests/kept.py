@@ -1,15 +1,14 @@
-"""Keeps what a test process would make again for each command and service: models, readings, schemas, certificates.
+"""Keeps what a test process would make again for each command and service: digests, readings, schemas, certificates.
 
 What is kept is known by the size and time of every file that it was made from, so that tests may change files.
 """
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from PIL import Image
 
 from retriever.base_models import find_base
 from retriever.files import sha256_of
-from tests.paths import ROOT
 
 
 def own_cache(folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -39,9 +37,6 @@ def keeping(patch: pytest.MonkeyPatch) -> None:
     """Keeps it until a patch is undone; of the modules that are imported by now. No test cuts the power either."""
     patch.setattr(os, "fsync", lambda file: None)  # it takes more time than most builds of a few entities
     patch.setattr("retriever.base_models.sha256_of", _kept(sha256_of, _stamp))
-    for module, model in (("encoder", "ClipEncoder"), ("qformer", "QFormerFusion")):
-        if loaded := sys.modules.get(f"retriever.models.{module}"):
-            _keep_model(patch, getattr(loaded, model))
     if ocr := sys.modules.get("retriever.models.ocr"):  # takes a third of a second for an image without text
         read = _kept(ocr.OCR._read, _reading_key)
         patch.setattr(ocr.OCR, "_read", lambda *given: list(read(*given)))
@@ -70,19 +65,6 @@ def _kept(make: Callable[..., Any], key_of: Callable[..., Hashable | None]) -> C
 def _stamp(path: Path) -> Hashable:
     status = path.stat()
     return path.resolve(), status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _keep_model(patch: pytest.MonkeyPatch, model: Any) -> None:
-    """Keeps our models as they are loaded for questions: fused, which cannot be trained, and on the CPU."""
-    load = _kept(model.load.__func__, _model_key)
-    patch.setattr(model, "load", classmethod(lambda *arguments, **settings: copy.copy(load(*arguments, **settings))))
-
-
-def _model_key(kind: Any, folder: Path, device: str = "cpu", *arguments: Any, **settings: Any) -> Hashable | None:
-    if not settings.get("fused") or device != "cpu" or ROOT / "weights" not in folder.resolve().parents:
-        return None
-    files: Iterator[Path] = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return kind, _base_folder(), tuple(map(_stamp, files)), arguments, tuple(sorted(settings.items()))
 
 
 def _reading_key(reader: Any, image: Image.Image, side: int) -> Hashable | None:
