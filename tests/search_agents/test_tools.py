@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -238,12 +239,16 @@ def told(image: Image.Image, arguments: str = "{}") -> str:
 
 @needs_ocr
 def test_text_is_read_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = set[str]()
+
     def refuse(*arguments: Any) -> None:
-        raise AssertionError("the network was asked")
+        asked.add(threading.current_thread().name)
+        raise OSError("no network")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     assert told(sign()) == "<ocr_result>\nNiamey 1.3 million\nAgadez 110 thousand\n</ocr_result>"
     assert told(sign(), '{"box": [0, 60, 300, 120]}') == "<ocr_result>\nAgadez 110 thousand\n</ocr_result>"
+    assert asked <= {"wait for parts"}  # the thread of a front that an earlier test has not ended yet
 
 
 @needs_ocr
