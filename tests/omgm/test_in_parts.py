@@ -130,6 +130,12 @@ def threads(folder: Path) -> Iterator[Path]:
         yield joined(stack.enter_context(listening(part_app(path))) for path in sorted(folder.iterdir(), reverse=True))
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits longer for parts, which on a busy machine would be left out."""
+    monkeypatch.setattr(remote, "DEADLINE", 30.0)
+
+
 @pytest.fixture(scope="module")
 def whole(folder: Path) -> Retriever[Index]:
     """The retriever of the index that is not in parts; it is not changed."""
