@@ -17,7 +17,9 @@ import pytest
 
 from omgm.__main__ import main
 from omgm.api import OMGM
+from omgm.client import Client
 from omgm.demo import write_demo
+from serving.schemas import AnswerOut
 from tests.fakes.listening import free_port
 from tests.paths import ROOT
 
@@ -119,15 +121,14 @@ def test_a_service_answers_and_streams(index: Path, demo: Path, server: str, tmp
     given = [f"--set={name}={value}" for name, value in chat(server).items()]
     serve = (ROOT / ".venv/bin/python", "-m", "omgm", "serve", "--index", index, "--port", port)
     command = [*map(str, serve), *given]
-    with running(command, tmp_path / "log.txt", f"http://127.0.0.1:{port}/health/ready"):
-        photo = image_of(demo, "Norway").read_bytes()
-        form: dict[str, Any] = {"files": {"image": photo}, "timeout": 120}
-        whole = httpx.post(f"http://127.0.0.1:{port}/answer", data={"question": QUESTION}, **form).json()
-        assert whole["entity"]["title"] == "Norway" and whole["generator"] == "smollm2" and whole["answer"]
-        stream = httpx.post(f"http://127.0.0.1:{port}/answer", data={"question": QUESTION, "stream": "true"}, **form)
-    events = [json.loads(line[6:]) for line in stream.text.splitlines() if line.startswith("data: {")]
-    pieces = "".join(event["text"] for event in events if set(event) == {"text"})
-    assert pieces.strip() == events[-1]["answer"] == whole["answer"]
+    url = f"http://127.0.0.1:{port}"
+    with running(command, tmp_path / "log.txt", f"{url}/health/ready"), Client(url) as client:
+        whole = client.answer(image_of(demo, "Norway"), QUESTION)
+        streamed = list(client.stream(image_of(demo, "Norway"), QUESTION))
+    assert whole.entity is not None and whole.entity.title == "Norway"
+    assert whole.generator == "smollm2" and whole.answer and isinstance(streamed[-1], AnswerOut)
+    pieces = [piece for piece in streamed if isinstance(piece, str)]
+    assert "".join(pieces).strip() == streamed[-1].answer == whole.answer
 
 
 def test_an_agent_ends(
