@@ -65,24 +65,27 @@ def share_fields(row: Row, other: Row) -> bool:
 def group_in(value: Any) -> tuple[str, Sequence[Any]] | None:
     """Returns the title and the members of a group: an object with nothing but these, or a list of objects.
 
-    A group may be empty; `None` is returned for other values.
+    A group may be empty; `None` is returned for other values, such as an article with its sections or images.
     """
     title = ""
     if isinstance(value, Mapping):
         filled = {name: item for name, item in value.items() if item not in (None, "", [], {})}
         title = str(filled.pop(field_of(filled, "title", {})[0], ""))
-        members = list(islice(filled.values(), 2))
-        value = members[0] if len(members) == 1 else None if members or not title else []
+        name, members = next(iter(filled.items()), ("", None if not title else []))
+        value = None if len(filled) > 1 or folded(name) == "sections" or is_usual(name) else members
     return (title, value) if isinstance(value, list) and all(isinstance(item, Mapping) for item in value) else None
 
 
 def ungrouped(rows: Sequence[Any]) -> Sequence[Any]:
-    """Returns the rows in groups, at all levels, if they are things; others as is."""
+    """Returns the rows in groups, at all levels, if they are things: most titles occur once, unlike those of parts."""
     inner = [("", row) for row in rows]
     while inner and all(groups := [group_in(row) for _, row in inner]):
         pairs = zip(inner, filter(None, groups), strict=True)
         inner = [(", ".join(filter(None, (above, name))), row) for (above, _), (name, group) in pairs for row in group]
-    if not rows or group_in(rows[0]) is None or not are_things([row for _, row in inner]):
+    titles = [folded(str(field_of(row, "title", {})[1])) for _, row in inner if isinstance(row, Mapping)]
+    if not rows or group_in(rows[0]) is None or 2 * len({*titles}) <= len(inner):
+        return rows
+    if not are_things([row for _, row in inner]):
         return rows
     return [in_group(row, name) for name, row in inner]
 
