@@ -90,7 +90,8 @@ def manifold_scores(vector: FloatArray, views: Sequence[FloatArray]) -> _Floats:
 def _graph(view: FloatArray, known: BoolArray) -> _Floats:
     """Returns the affinity of candidates [N, N], normalized by the sums of rows."""
     unit = view.astype(np.float64) / (np.linalg.norm(view, axis=1, keepdims=True) + _TINY)
-    distances = np.sqrt(np.maximum(0, ((unit[:, None] - unit) ** 2).sum(-1)))
+    squares = (unit**2).sum(1)
+    distances = np.sqrt(np.maximum(0, squares[:, None] + squares - 2 * unit @ unit.T))  # [N, N], not [N, N, D]
     affinity = np.exp(-(distances**2) / (2 * (distances.mean() + _TINY) ** 2))
     affinity[~known], affinity[:, ~known] = 0, 0
     farther = np.argsort(affinity, axis=1)[:, : -min(NEIGHBORS, len(view) - 1)]

@@ -120,7 +120,7 @@ class LastTokens:
         self.model, self._tokenizer, self._patches = model.eval(), tokenizer, patches
 
     def shown(self, image: Image.Image) -> str:
-        """Returns what stands for an image in a conversation: a token per `merged` x `merged` patches."""
+        """Returns an image's placeholder in a conversation: a token per `merged` x `merged` patches."""
         rows, columns = self._patches.grid(*prepare_image(image).size)
         return f"<|vision_start|>{'<|image_pad|>' * (rows * columns // self._patches.merged**2)}<|vision_end|>"
 

@@ -101,6 +101,12 @@ def test_the_members_of_groups_are_rows(tmp_path: Path, value: Any, expected: li
         [{"name": "Weir", "born": 1873, "works": [ALDER]}],  # of which more is said than its name
         [{"name": "Zoo", "animals": [ALDER]}, {"name": "Pond"}, {"name": "Elm", "logo": "elm.svg"}],
         [{"name": "Fox"}, {"name": "Hen"}],
+        [{"title": "Tower", "sections": [{"title": "History", "text": "It was built in 1850."}]}],
+        [{"name": "Tower", "images": [{"title": "Front", "url": "https://towers.example/1.jpg"}]}],
+        [  # of which every thing has the same
+            {"name": name, "views": [{"title": view, "link": f"https://{name}.example"} for view in ("Front", "Back")]}
+            for name in ("Tower", "Bridge", "Gate")
+        ],
     ],
 )
 def test_things_with_parts_are_no_groups(tmp_path: Path, things: list[Any]) -> None:
