@@ -25,11 +25,11 @@ Views = Callable[[int], Sequence[FloatArray]]
 
 
 class Manifold:
-    """Ranks candidates on a graph per view: their images, and their summaries if these are keys, too.
+    """Ranks candidates on a graph per view: their main images, and their summaries if these are keys, too.
 
     The sum over views of min-max scaled similarities, Y, spreads to F = (I - 0.9 S)^-1 Y, where S is the normalized
     Gaussian affinity of nearest neighbors. The rankings of all views are added as z-scores. As later steps use `sim_c`,
-    the n-th candidate gets the n-th highest `sim_c` of all. Most gain from a larger `search.k`, of which `keep` stay.
+    the n-th candidate gets the n-th highest `sim_c` of all. `search.k` should exceed `keep`.
 
     Args:
         encoder: Step 1's model.

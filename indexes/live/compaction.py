@@ -104,8 +104,8 @@ def write_rows(
         out: An empty folder.
         report: What the report says besides its parts about images and columns.
         changes: How many entities were changed since the old files.
-        table: What tells the new files from all others: a database holds their keys in a table of their own then.
-            Otherwise the table of the old files is changed.
+        table: Identifies a new table for the keys, if a database holds them; by default, the old files' table is
+            changed.
     """
     base = old.manifest
     _write_articles(old, sources, out)

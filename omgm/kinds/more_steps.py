@@ -24,13 +24,11 @@ def manifold_step(parts: StepParts, keep: Count = 20) -> Manifold:
     """Makes the step `manifold`.
 
     Raises:
-        ValueError: The index is in parts: a front has no keys.
+        ValueError: The index is in parts, which do not send keys.
     """
     index = parts.index
     if hasattr(index, "parts"):
-        raise ValueError(
-            "the step manifold needs the keys of all candidates, which the front of an index in parts has not"
-        )
+        raise ValueError("the step manifold needs the keys of candidates, which stay with the parts; leave it out")
     manifest, dimension = index.manifest, parts.encoder.dimension
     count = 2 if manifest.inputs.candidates == "combined" else 1
     nothing = np.zeros((1, count * dimension), np.float32)
