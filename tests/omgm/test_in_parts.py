@@ -372,6 +372,9 @@ def test_a_change_whose_part_is_down_is_refused_by_its_name(folder: Path, tmp_pa
 
 def test_agents_search_the_text_of_parts(folder: Path) -> None:
     with threads(folder / "in 2") as addresses:
+        listed = load_profile("embedded", ['steps=["search", "manifold", "fusion"]'])
+        with pytest.raises(ValueError, match="manifold needs the keys of candidates, which stay with the parts"):
+            open_retriever(listed, addresses)
         texts = full_text(open_retriever(load_profile("embedded"), addresses).index)
         assert texts.search("drum weighs", 1)[0].entity.title == f"Article {len(NAMES) + THINGS.index('drum')}"
         for name in ("Article 3", "the drum of Basel", "kb/3"):
