@@ -147,7 +147,7 @@ def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str,
     index = index if in_parts(index) else index.absolute()
 
     def build() -> ASGIApp:  # Ray accepts only a function
-        from omgm.server import freeze_objects
+        from omgm.warm_up import freeze_objects
 
         app, _ = build_app(profile, index, read_only=True)
         freeze_objects()

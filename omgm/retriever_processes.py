@@ -10,35 +10,27 @@ import atexit
 import json
 import logging
 import multiprocessing
-import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import asdict
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from indexes.live.reading import VersionedIndex
+from omgm.model_process import retrieve_batches
 from omgm.retriever_messages import (
     ChangedMeanwhileError,
     read_generation,
-    read_queries,
-    read_requests,
     read_results,
     write_queries,
     write_requests,
-    write_results,
 )
 from retriever.types import EngineError, Generation, GenerationRequest, Query, RetrievalResult
 from serving.errors import ApiError
-from serving.lanes import batched
 
 if TYPE_CHECKING:
     from indexes.store.index import Index
     from omgm.settings import Profile
-    from retriever.image_cache import ImageCache
 
 logger = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
@@ -234,60 +226,5 @@ class RetrieverProcesses:
             lane.close()
 
 
-def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> None:
-    """Works on batch after batch until the server closes the connection or ends; runs in a process of its own."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to the whole group
-        signal.signal(number, signal.SIG_IGN)  # the server still needs answers
-    logging.basicConfig(level=logging.ERROR)  # the server has logged the warnings of the same index and models
-    from omgm.opening import open_retriever
-    from omgm.parts import build_generator
-    from omgm.server import freeze_objects
-    from omgm.warm_up import warm_up
-    from retriever.image_cache import ImageCache
-
-    cache = ImageCache(profile.serving.cache_mib * 2**20)
-    try:
-        retriever = open_retriever(profile, folder, live=True, cache=cache if profile.serving.cache_mib else None)
-        reader = batched(build_generator(profile))
-        warm_up(retriever, 1)
-    except (ValueError, OSError) as error:
-        with suppress(OSError):  # the server has ended of the same error
-            connection.send_bytes(str(error).encode())
-        return
-    freeze_objects()
-    with suppress(OSError):  # the server has ended
-        connection.send_bytes(b"")
-    following = _received(connection)
-    for first in following:
-        before = cache.counts.copy()
-        try:
-            message = json.loads(first)
-            if "requests" in message:
-                assert reader is not None
-                answers = reader.read_all(read_requests(message))
-                reply = json.dumps({"generations": list(map(asdict, answers))}).encode()
-            else:
-                queries, settings = read_queries(message, following, retriever.index)
-                retriever.threads = settings["threads"]
-                results = retriever.retrieve(queries)
-                reply = write_results(results, retriever.index, counts=_since(before, cache))
-        except Exception as error:
-            logger.exception("a batch failed")
-            failure = {"failure": f"{type(error).__name__}: {error}", "engine": isinstance(error, EngineError)}
-            reply = json.dumps(failure | {"counts": _since(before, cache)}).encode()
-        with suppress(OSError):  # the server has ended
-            connection.send_bytes(reply)
-
-
 def _lost(message: str) -> ApiError:
     return ApiError(503, "not_ready", message, headers={"Retry-After": "5"})
-
-
-def _since(before: Counter[tuple[str, str]], cache: ImageCache) -> list[tuple[str, str, int]]:
-    return [(kind, result, count) for (kind, result), count in (cache.counts - before).items()]
-
-
-def _received(connection: Connection) -> Iterator[bytes]:
-    with suppress(EOFError, OSError):
-        while True:
-            yield connection.recv_bytes()

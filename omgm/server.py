@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import signal
 import socket
@@ -15,6 +14,7 @@ from typing import Any
 import uvicorn
 
 from omgm.hangups import exit_if_hung_up, outlive_hangups
+from omgm.warm_up import freeze_objects
 from serving.protocol import KEEP_ALIVE_S
 from serving.settings import ServingSettings
 
@@ -42,16 +42,6 @@ class AnnouncedServer(uvicorn.Server):
         freeze_objects()
         if self.started:
             self._announce()
-
-
-def freeze_objects() -> None:
-    """Exempts all existing objects from garbage collection: models, index and modules live as long as the process.
-
-    Under load, a full collection would otherwise stop everything for 0.2 s every ten seconds to traverse half a million
-    objects. Objects without references are still freed, unless they are part of a cycle.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def server_options(settings: ServingSettings, verbose: bool) -> dict[str, Any]:

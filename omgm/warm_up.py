@@ -1,7 +1,8 @@
-"""Runs the models before the first request, which would otherwise pay for what they initialize."""
+"""What is done before the first request, which would otherwise pay for it: models initialize, objects stay."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 
@@ -24,3 +25,13 @@ def warm_up(retriever: QueryRetriever, most: int) -> None:
         retriever.retrieve([query] * size)
     if most > 1:
         logger.info("warmed up batches of up to %d queries in %.1f s", most, time.perf_counter() - started)
+
+
+def freeze_objects() -> None:
+    """Exempts all existing objects from garbage collection: models, index and modules live as long as the process.
+
+    Under load, a full collection would otherwise stop everything for 0.2 s every ten seconds to traverse half a million
+    objects. Objects without references are still freed, unless they are part of a cycle.
+    """
+    gc.collect()
+    gc.freeze()
