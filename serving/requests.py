@@ -17,7 +17,8 @@ from serving.images import parse_base64, parse_data_uri, too_many_bytes
 from serving.schemas import RequestFields, RequestOptions
 from serving.settings import ServingSettings
 
-_FORM_FIELDS = ("image", "question", "options")
+_IMAGES = ("image", "images")  # as in JSON; a form has either once per image
+_FORM_FIELDS = (*_IMAGES, "question", "options")
 _TOGETHER = "the image is, or several are together,"
 
 
@@ -75,9 +76,9 @@ async def _read_json(request: Request, settings: ServingSettings) -> CheckedRequ
 
 @asynccontextmanager
 async def open_form(
-    request: Request, settings: ServingSettings, fields: tuple[str, ...], repeated: str = ""
+    request: Request, settings: ServingSettings, fields: tuple[str, ...], repeated: tuple[str, ...] = ()
 ) -> AsyncIterator[FormData]:
-    """Yields a multipart form that has only the given fields, each at most once but for the `repeated` one.
+    """Yields a multipart form that has only the given fields, each at most once but for the `repeated` ones.
 
     Raises:
         ApiError: 400 if it is malformed, 413 if it is too large, 422 for an unknown or repeated field.
@@ -99,7 +100,7 @@ async def open_form(
         for name, count in ((name, len(data.getlist(name))) for name in data):
             if name not in fields:
                 raise _unknown_form_field(name, fields)
-            if count > 1 and name != repeated:
+            if count > 1 and name not in repeated:
                 raise ApiError(422, "duplicate_field", f"{name} is given {count} times; send it once", param=name)
         yield data
     finally:
@@ -107,7 +108,7 @@ async def open_form(
 
 
 async def _read_multipart(request: Request, settings: ServingSettings) -> CheckedRequest:
-    async with open_form(request, settings, _FORM_FIELDS, "image") as data:
+    async with open_form(request, settings, _FORM_FIELDS, _IMAGES) as data:
         question, text = data.get("question"), data.get("options", "{}")
         if question is None:
             raise ApiError(422, "missing_question", NO_QUESTION, param="question")
@@ -115,7 +116,7 @@ async def _read_multipart(request: Request, settings: ServingSettings) -> Checke
             if not isinstance(value, str):
                 raise ApiError(422, "wrong_type", f"{name} must be a text field, not a file", param=name)
         options = check(RequestOptions, parse_json(str(text) or "{}", "options", "options"), "options")
-        images = [await _form_image(part, settings) for part in data.getlist("image")]
+        images = [await _form_image(part, settings) for name, part in data.multi_items() if name in _IMAGES]
         return checked_request(images, str(question), options, options.stream, settings)
 
 

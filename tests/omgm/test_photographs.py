@@ -113,10 +113,11 @@ def test_an_image_that_cannot_be_read_is_named(omgm: OMGM, http: httpx.Client, p
         omgm.ask([good, bad], CAPITAL)
     with pytest.raises(ValueError, match=r"pair 0: image 3: .*gone\.jpg"):
         omgm.retrieve([([good, good, "gone.jpg"], CAPITAL)])
-    files = [("image", ("a.jpg", good)), ("image", ("b.jpg", bad))]
-    refused = http.post("/answer", files=files, data={"question": CAPITAL})
-    assert fault(refused) == (415, "not_an_image", "image")
-    assert refused.json()["error"]["message"].startswith("image 2: not an image of a known format")
+    for names in (("image", "image"), ("images", "images"), ("image", "images"), ("images", "image")):
+        files = [(name, ("a.jpg", part)) for name, part in zip(names, (good, bad), strict=True)]
+        refused = http.post("/answer", files=files, data={"question": CAPITAL})
+        assert fault(refused) == (415, "not_an_image", "image")
+        assert refused.json()["error"]["message"].startswith("image 2: not an image of a known format")
     refused = http.post("/answer", json={"images": [uri(photos["jp_0"]), "data:image/png;base64"], "question": CAPITAL})
     assert fault(refused) == (400, "malformed_data_uri", "image")
     assert refused.json()["error"]["message"].startswith("image 2: ")
