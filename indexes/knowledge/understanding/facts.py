@@ -37,6 +37,8 @@ _MARKUP = re.compile(
 )
 """A tag `<a>` that is neither closed nor has attributes is a word of a text about HTML."""
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,6});")
+_CAMEL = re.compile(r"(?<=\w[a-z\d])(?=[A-Z][a-z])|(?<=\w[a-z])(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z](?!s\b)[a-z])")
+"""Where words of `camelCase` meet: before a capital and around an acronym, but not within units such as kWh and MHz."""
 _FORMS = ("en", "english", "eng", "en-us", "en-gb", "common", "default", "value", "text", "label", "name", "title")
 """Keys of an object that holds one text in several languages or forms, the preferred ones first."""
 _ALL_FORMS = frozenset(map(folded, (*_FORMS, "html", "markdown", "plain", "raw", "rendered")))
@@ -277,9 +279,9 @@ def plain_title(title: str) -> str:
 
 @lru_cache(maxsize=4096)
 def label_of(name: str, first: bool = True) -> str:
-    """Returns the name of a field as words: `yearOfBirth` and `year_of_birth` as "Year of birth"."""
+    """Returns the name of a field as words: `yearOfBirth` and `year_of_birth` as "Year of birth", `taxonID` as "Taxon ID"."""
     if not re.search(r"\s", name):
         name = name.removeprefix("@")
-        name = re.sub(r"(?<=[a-z\d])(?=[A-Z][a-z])", " ", name.replace("_", " ").replace("-", " ")).strip()
+        name = _CAMEL.sub(" ", name.replace("_", " ").replace("-", " ")).strip()
         name = " ".join(word.lower() if re.fullmatch(r"[A-Z][a-z]+", word) else word for word in name.split())
     return name[:1].upper() + name[1:] if first else name

@@ -20,7 +20,7 @@ from indexes.knowledge.understanding.fields import field_of, looks_like_image
 from indexes.knowledge.understanding.image_texts import pictures_in
 from indexes.knowledge.understanding.images import PARTS
 from indexes.knowledge.understanding.settings import RIGHTS, local_name
-from indexes.knowledge.understanding.shapes import has_title
+from indexes.knowledge.understanding.shapes import has_title, named_titles
 from indexes.labeled_values import Names, folded
 from retriever.types import Entity
 
@@ -243,7 +243,7 @@ def _parts(pairs: Sequence[tuple[int, int]], rows: Rows, names: Names) -> Iterat
 def _are_parts(parts: set[int], owners: set[int], rows: Rows, names: Names) -> bool:
     with_image = sum(_has_image(rows[number]) for number in parts)
     with_text = sum(_has_text(rows[number]) for number in parts)
-    titled = sum(has_title(rows[number], names) for number in owners)
+    titled = sum(has_title(rows[number], names) or any(named_titles(rows[number])) for number in owners)
     if with_image < _MOST * len(parts) or with_text > (1 - _MOST) * len(parts) or titled < _MOST * len(owners):
         return False
     own_title = sum(has_title(rows[number], names) for number in parts)

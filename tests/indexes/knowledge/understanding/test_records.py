@@ -133,6 +133,18 @@ def test_tables_of_one_folder_may_refer_to_each_other(tmp_path: Path) -> None:
     assert [[image.url for image in entity.images] for entity in found] == [[f"m{n + 4}.jpg"] for n in range(4)]
 
 
+@pytest.mark.parametrize("key", ["taxonID", "TaxonId", "taxon_id", "taxonKey"])
+@pytest.mark.parametrize("name", ["scientificName", "Common Name", "name", "label"])
+def test_images_in_another_table_by_any_spelling_of_a_key(tmp_path: Path, key: str, name: str) -> None:
+    rows = [f"{100 + n},Genus species{n},Wareidae" for n in range(5)]
+    (tmp_path / "taxa.csv").write_text("\n".join([f"{key},{name},family", *rows]))
+    media = [f"{key},type,identifier", *(f"{100 + n},StillImage,m{n}.jpg" for n in range(5))]
+    (tmp_path / "media.csv").write_text("\n".join(media))
+    assert [(entity.title, entity.image) for entity in read_knowledge_base(tmp_path)] == [
+        (f"Genus species{n}", f"m{n}.jpg") for n in range(5)
+    ]
+
+
 def test_images_in_another_file_by_number() -> None:
     def entries() -> Iterator[Entry]:
         for n in range(5):

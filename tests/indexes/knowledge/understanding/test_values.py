@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from indexes.knowledge.understanding.facts import label_of
 from indexes.knowledge.understanding.values import Understood, fields_listed, shape_of, understood
 from tests.fakes.values import dropped, facts, images, read, sections
 
@@ -38,6 +39,19 @@ def test_names_in_several_languages_and_values_of_all_types() -> None:
     assert facts(fox) == ["Kinds: Land, Red", "Base, HP: 45", "Base, attack: 4", "Is wild: yes", "None: N/A"]
     assert list(fox.left_out) == [("addresses and ids", "https://a.example/fox")]
     assert ("base.HP", "45") in fox.named_after
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("yearOfBirth", "Year of birth"), ("leaf_margin", "Leaf margin"), ("taxonID", "Taxon ID"),
+        ("photoURLs", "Photo URLs"), ("heightCM", "Height CM"), ("GDPPerCapita", "GDP per capita"),
+        ("isDIY", "Is DIY"), ("frequencyMHz", "Frequency MHz"), ("energy_kWh", "Energy kWh"), ("mAh", "MAh"),
+        ("pH", "PH"), ("ISBN", "ISBN"), ("Length in cm", "Length in cm"),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_field_is_read_as_words(name: str, label: str) -> None:
+    assert label_of(name) == label
 
 
 def test_long_values_and_lists_of_described_things_are_sections() -> None:
