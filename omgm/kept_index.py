@@ -37,8 +37,7 @@ _SETTINGS: Any = {
 
 def index_beside(kb: Path) -> Path:
     """Returns the folder for the index of a knowledge base: `fox-index` for `fox.zim`."""
-    kb = kb.resolve()
-    return kb.with_name(f"{kb.name if kb.is_dir() else name_of(kb)}-index")
+    return kb.resolve().with_name(f"{name_of(kb)}-index")
 
 
 def keep_index(profile: Profile, order: indexing.Build, *, say: Callable[[str], object] = print) -> None:

@@ -100,7 +100,10 @@ def guess_format(path: Path) -> str:
 
 
 def name_of(path: Path) -> str:
-    """Returns the name of a knowledge base: its file name without the extensions for format and compression."""
+    """Returns the name of a knowledge base: a folder's, also of `.`, or a file's without format and compression."""
+    path = path.resolve()
+    if path.is_dir():
+        return path.name
     return Path(path.stem).stem if path.suffix in (".gz", ".bz2", ".zip") else path.stem
 
 

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from indexes.builder.self_retrieval import SelfRetrieval
+from indexes.knowledge.inspection import inspect_knowledge_base
 from indexes.store.index import Index
 from omgm import OMGM, indexing
 from omgm.__main__ import parser
@@ -59,6 +60,25 @@ def test_the_index_of_a_folder_is_built_beside_it_once(tmp_path: Path, builds: l
     ]
     keep_index(profile, Build(kb=kb, out=index), say=said.append)
     assert len(said) == 6 and builds == [index]  # neither built nor hashed
+
+
+def entities_of(index: Path) -> list[tuple[str, str | None]]:
+    built = Index.open(index)
+    return [(built.entity(row).id, built.entity(row).image) for row in range(len(built))]
+
+
+@pytest.mark.parametrize("written", [".", "./", "../my.notes", "./.", "../my.notes/inner/.."])
+def test_a_folder_is_itself_by_any_path(written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kb = write_notes(tmp_path / "my.notes")
+    (kb / "inner").mkdir()
+    keep_index(load_profile("embedded"), Build(kb=kb, out=tmp_path / "one"), say=str)
+    monkeypatch.chdir(kb)
+    assert index_beside(Path(written)) == tmp_path / "my.notes-index"
+    for number, images in enumerate((None, Path(written))):
+        out = tmp_path / f"{number}"
+        indexing.build(load_profile("embedded"), Build(kb=Path(written), images=images, out=out))
+        assert Index.open(out).manifest.name == "my.notes" and entities_of(out) == entities_of(tmp_path / "one")
+    assert inspect_knowledge_base(Path(written)).entities == inspect_knowledge_base(kb).entities == 3
 
 
 def test_the_warning_of_a_build_is_told_once(

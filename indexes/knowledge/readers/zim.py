@@ -46,7 +46,7 @@ def zim_parts(path: Path) -> list[Path]:
     """
     if path.is_file() and not re.fullmatch(r"\.zim[a-z]{2}", path.suffix):
         return [path]
-    names = (path.with_suffix(f".zim{''.join(pair)}") for pair in product(ascii_lowercase, repeat=2))
+    names = (path.parent / f"{path.stem}.zim{''.join(pair)}" for pair in product(ascii_lowercase, repeat=2))
     parts = list(takewhile(Path.is_file, names))
     if not parts:
         raise FileNotFoundError(f"{path} does not exist")
