@@ -246,7 +246,7 @@ def root_of(kb: Path, index: LiveIndex) -> Path | None:
                 best, most = root, known
         if best is not None:
             return None if best == kb else best
-    parents = () if name_of(kb) == name else islice(kb.parents, _LEVELS)
+    parents = () if name in ("", name_of(kb)) else islice(kb.parents, _LEVELS)
     return next((folder for folder in parents if folder.name == name), None)
 
 
