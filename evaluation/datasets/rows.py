@@ -258,7 +258,7 @@ def _check_header(header: Sequence[str], columns: Sequence[str], path: Path) -> 
     if missing:
         raise ValueError(
             f"{path}: line 1: no column {', '.join(missing)}; add it to the header, which has "
-            f"{', '.join(header)[:_SHOWN]}, or choose another --dataset"
+            f"{', '.join(header)[:_SHOWN]}, or choose another --dataset (plain takes any names)"
         )
     twice = sorted({column for column in header if header.count(column) > 1})
     if twice:
