@@ -246,8 +246,8 @@ def _are_parts(parts: set[int], owners: set[int], rows: Rows, names: Names) -> b
     titled = sum(has_title(rows[number], names) or any(named_titles(rows[number])) for number in owners)
     if with_image < _MOST * len(parts) or with_text > (1 - _MOST) * len(parts) or titled < _MOST * len(owners):
         return False
-    own_title = sum(has_title(rows[number], names) for number in parts)
-    return 2 * own_title < len(parts) or 2 * sum(_has_image(rows[number]) for number in owners) < len(owners)
+    own_title = sum(has_title(rows[number], names) and not _is_image(rows[number]) for number in parts)
+    return 2 * own_title < len(parts)
 
 
 def _has_image(row: Mapping[str, Any]) -> bool:

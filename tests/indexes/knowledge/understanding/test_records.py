@@ -69,6 +69,22 @@ def test_things_of_their_own_stay(rows: list[dict[str, Any]]) -> None:
     assert len(found) == len(rows) and all(len(images(one)) < 2 for one in found)
 
 
+@pytest.mark.parametrize("with_portraits", [False, True])
+@pytest.mark.parametrize("with_photos", [False, True])
+@pytest.mark.parametrize("key", ["maker_id", "categoryID", "brand key"])
+def test_things_are_no_parts_of_what_they_refer_to(
+    key: str, with_photos: bool, with_portraits: bool, tmp_path: Path
+) -> None:
+    other = [f"{10 + n},Kind {n}" + (f",k{n}.jpg" if with_portraits else "") for n in range(3)]
+    (tmp_path / "others.csv").write_text("\n".join([f"{key},name" + (",image" if with_portraits else ""), *other]))
+    things = [f"{n},Thing {n},{10 + n % 3}" + (f",t{n}.jpg" if with_photos else "") for n in range(6)]
+    (tmp_path / "things.csv").write_text("\n".join([f"id,title,{key}" + (",photo" if with_photos else ""), *things]))
+    found = {entity.title: entity.image for entity in read_knowledge_base(tmp_path)}
+    assert found == {f"Thing {n}": f"t{n}.jpg" if with_photos else None for n in range(6)} | {
+        f"Kind {n}": f"k{n}.jpg" if with_portraits else None for n in range(3)
+    }
+
+
 def posts() -> list[dict[str, Any]]:
     """Returns an export of WordPress: posts, images in records of their own, a draft, and a menu."""
 
