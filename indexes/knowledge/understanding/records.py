@@ -17,7 +17,7 @@ from indexes.knowledge.document import Block, Document, Picture
 from indexes.knowledge.image_names import words_of
 from indexes.knowledge.understanding.facts import label_of, scalar_of, texts_in, words_within
 from indexes.knowledge.understanding.fields import field_of, looks_like_image
-from indexes.knowledge.understanding.image_texts import pictures_in
+from indexes.knowledge.understanding.image_texts import OF_OTHERS, pictures_in
 from indexes.knowledge.understanding.images import PARTS
 from indexes.knowledge.understanding.settings import RIGHTS, local_name
 from indexes.knowledge.understanding.shapes import has_title, named_titles
@@ -133,7 +133,7 @@ def _parents(rows: Rows, every: Iterable[str], names: Names) -> Iterator[tuple[i
     above: dict[int, int] = {}
     for number, row in rows.items() if fields else ():
         parent = next((ids[id] for name in fields if (id := scalar_of(row.get(name))) and id in ids), number)
-        is_part = (_is_image(row) and not _is_image(rows[parent])) or not has_title(row, names)
+        is_part = (_is_image(row) and not _is_image(rows[parent])) or not _is_titled(row, names)
         above |= {number: parent} if parent != number and is_part else {}
     for number, whole in above.items():
         for _ in range(5):  # levels of parts of parts
@@ -243,11 +243,17 @@ def _parts(pairs: Sequence[tuple[int, int]], rows: Rows, names: Names) -> Iterat
 def _are_parts(parts: set[int], owners: set[int], rows: Rows, names: Names) -> bool:
     with_image = sum(_has_image(rows[number]) for number in parts)
     with_text = sum(_has_text(rows[number]) for number in parts)
-    titled = sum(has_title(rows[number], names) or any(named_titles(rows[number])) for number in owners)
+    titled = sum(_is_titled(rows[number], names) for number in owners)
     if with_image < _MOST * len(parts) or with_text > (1 - _MOST) * len(parts) or titled < _MOST * len(owners):
         return False
-    own_title = sum(has_title(rows[number], names) and not _is_image(rows[number]) for number in parts)
+    own_title = sum(_is_titled(rows[number], names) and not _is_image(rows[number]) for number in parts)
     return 2 * own_title < len(parts)
+
+
+def _is_titled(row: Mapping[str, Any], names: Names) -> bool:
+    """Returns whether a row has a title, also by another name ("Scientific name"), unlike an agent's or a license's."""
+    others = (name for name in named_titles(row) if not OF_OTHERS.search(name) and not RIGHTS.fullmatch(folded(name)))
+    return has_title(row, names) or any(others)
 
 
 def _has_image(row: Mapping[str, Any]) -> bool:

@@ -58,6 +58,7 @@ def test_a_row_for_each_image(rows: list[dict[str, Any]]) -> None:
     [
         [{"name": "Cup", "year": 1800, "photo": "1.jpg"}, {"name": "Cup", "year": 1900, "photo": "2.jpg"}],
         [{"id": 1, "name": "Animals"}, {"id": 2, "parent_id": 1, "name": "Fox", "image": "fox.jpg"}],
+        [{"id": 1, "Latin Name": "Canis"}, {"id": 2, "parent_id": 1, "Latin Name": "Fox", "image": "fox.jpg"}],
         [{"id": n, "name": f"Fox {n}", "image": f"{n}.jpg", "next_id": n % 3} for n in range(3)],
         [{"id": n, "name": f"Fox {n}", "image": f"{n}.jpg", "legs": 4 - n % 2} for n in range(9)],
         [{"name": "Vulpes", "image": "v.jpg"}, *({"name": f"Fox {n}", "genus": "Vulpes"} for n in range(9))],
@@ -141,7 +142,7 @@ def test_rows_of_images_by_the_keys_of_things(key: str, backwards: bool) -> None
 def test_tables_of_one_folder_may_refer_to_each_other(tmp_path: Path) -> None:
     things = ["id,name,habitat", *(f"x{n},Animal {n},Woods" for n in range(4))]
     (tmp_path / "occurrences.csv").write_text("\n".join(things))
-    media = ["coreid,identifier,view", *(f"x{n % 4},m{n}.jpg,side" for n in range(8))]
+    media = ["coreid,identifier,photographer_name,licenseName", *(f"x{n % 4},m{n}.jpg,Ann,CC BY" for n in range(8))]
     (tmp_path / "multimedia.csv").write_text("\n".join(media))
     found = list(read_knowledge_base(tmp_path))
     assert [entity.title for entity in found] == [f"Animal {n}" for n in range(4)]
