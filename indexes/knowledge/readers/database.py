@@ -22,7 +22,8 @@ from indexes.knowledge.understanding.fields import looks_like_image, usual_names
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _MAGIC = b"SQLite format 3\0"
 _SAMPLE = 50  # rows of a table that tell whether it has pictures
-_PICTURES = re.compile(r"image|img|photo|picture|media|attachment|file", re.IGNORECASE)
+_PICTURES = re.compile(r"(?:image|img|photo|picture|media|attachment|(?<!pro)file)s?(?![a-z])", re.IGNORECASE)
+"""Names of tables of pictures, unlike `photographs` and `profiles`."""
 _HEAD = 64  # bytes of a value that tell whether it is an image
 
 Row = dict[str, Any]

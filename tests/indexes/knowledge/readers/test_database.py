@@ -86,6 +86,21 @@ def test_tables_with_pictures_come_before_others(tmp_path: Path) -> None:
     assert [row["name"] for row in rows(DATABASE, path)] == ["Fox", "Hen"]  # without any pictures
 
 
+@pytest.mark.parametrize(
+    ("table", "is_of_pictures"),
+    [("photos", True), ("object_images", True), ("media", True), ("photographs", False), ("profiles", False)],
+)
+def test_photographs_are_things_and_tables_of_photos_are_not(table: str, is_of_pictures: bool, tmp_path: Path) -> None:
+    script = f"""
+    CREATE TABLE makers (id INTEGER PRIMARY KEY, name TEXT); INSERT INTO makers VALUES (1, 'Ann'), (2, 'Bob');
+    CREATE TABLE {table} (id INTEGER PRIMARY KEY, title TEXT, file TEXT, maker_id INTEGER REFERENCES makers(id));
+    INSERT INTO {table} VALUES (1, 'Bridge', 'b.jpg', 1), (2, 'Quay', 'q.jpg', 1), (3, 'Mill', 'm.jpg', 2);
+    """
+    path = written(tmp_path / "a.db", script)
+    titles = [row.get("title") or row.get("name") for row in rows(DATABASE, path)]
+    assert titles == (["Ann", "Bob"] if is_of_pictures else ["Bridge", "Quay", "Mill"])
+
+
 def test_databases_that_cannot_be_read(tmp_path: Path) -> None:
     path = written(tmp_path / "a.db", "CREATE TABLE a (x TEXT); CREATE TABLE b (y TEXT)")
     with pytest.raises(
