@@ -80,10 +80,39 @@ def test_things_are_no_parts_of_what_they_refer_to(
     (tmp_path / "others.csv").write_text("\n".join([f"{key},name" + (",image" if with_portraits else ""), *other]))
     things = [f"{n},Thing {n},{10 + n % 3}" + (f",t{n}.jpg" if with_photos else "") for n in range(6)]
     (tmp_path / "things.csv").write_text("\n".join([f"id,title,{key}" + (",photo" if with_photos else ""), *things]))
-    found = {entity.title: entity.image for entity in read_knowledge_base(tmp_path)}
-    assert found == {f"Thing {n}": f"t{n}.jpg" if with_photos else None for n in range(6)} | {
-        f"Kind {n}": f"k{n}.jpg" if with_portraits else None for n in range(3)
-    }
+    entities = list(read_knowledge_base(tmp_path))
+    assert {entity.title: entity.image for entity in entities} == {
+        f"Thing {n}": f"t{n}.jpg" if with_photos else None for n in range(6)
+    } | {f"Kind {n}": f"k{n}.jpg" if with_portraits else None for n in range(3)}
+    texts = {entity.title: entity.sections[0].text for entity in entities if entity.title.startswith("Thing")}
+    label = {"maker_id": "Maker", "categoryID": "Category", "brand key": "Brand key"}[key]
+    assert texts == {f"Thing {n}": f"{label}: Kind {n % 3}" for n in range(6)}
+
+
+@pytest.mark.parametrize(
+    ("table", "field", "value"),
+    [
+        ("id,name\n1,Ann\n2,Bob", "maker", "1"),  # numbers of a field that names no key
+        ("id,name,price\n1,Ann,3.50\n2,Bob,4.50", "price", "3.50"),  # values that are unique by chance
+        ("id,name\n1,Ann\n2,Bob", "room_id", "1"),  # the key of another table, which is not there
+        ("code,name\nann,Ann\nbob,Bob", "color", "ann"),
+    ],
+)
+def test_a_value_that_is_a_key_by_chance_stays(table: str, field: str, value: str, tmp_path: Path) -> None:
+    (tmp_path / "makers.csv").write_text(table)
+    (tmp_path / "things.csv").write_text(
+        f"slug,title,{field}\n" + "".join(f"t{n},Thing {n},{value}\n" for n in range(4))
+    )
+    texts = [one.sections[0].text for one in read_knowledge_base(tmp_path) if one.title.startswith("Thing")]
+    assert len(texts) == 4 and all(text.endswith(f": {value}") for text in texts)
+
+
+def test_a_value_that_is_a_key_is_called_by_its_title(tmp_path: Path) -> None:
+    (tmp_path / "categories.yml").write_text("- {slug: lamps, title: Lamps}\n- {slug: chairs, title: Chairs}\n")
+    things = "".join(f"- {{id: w{n}, title: Work {n}, category: {['lamps', 'chairs'][n % 2]}}}\n" for n in range(4))
+    (tmp_path / "works.yml").write_text(things)
+    texts = [one.sections[0].text for one in read_knowledge_base(tmp_path) if one.title.startswith("Work")]
+    assert texts == ["Category: Lamps", "Category: Chairs"] * 2
 
 
 def posts() -> list[dict[str, Any]]:
