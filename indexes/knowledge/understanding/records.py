@@ -83,14 +83,14 @@ def _linked(entries: list[Entry], names: Names) -> Iterator[Entry]:
             images = [url for value in values.values() if isinstance(value, str) for url, _ in pictures_in(value)]
             block = Block(words_within(values), tuple(map(Picture, dict.fromkeys(images))), UNPUBLISHED)
             yield where, Document(parts=[block])
-        elif (number in parts or number in titles) and not above and isinstance(entry, Document):
+        elif isinstance(entry, Document) and (number in parts or (number in titles and not above)):
             values = _with_titles(entry.values, titles.get(number, {}))
             yield where, replace(entry, values=values | ({PARTS: parts[number]} if number in parts else {}))
         elif not above:
             yield where, entry
 
 
-def _with_titles(values: Mapping[str, Any], titles: Mapping[str, str]) -> dict[str, Any]:
+def _with_titles(values: Mapping[str, Any], titles: Mapping[str, str | list[str]]) -> dict[str, Any]:
     """Returns values with titles in the place of the keys that refer to them: `maker_id` becomes `maker`."""
     names = {name: re.sub(r"[_\s]*id$", "", name, flags=re.IGNORECASE) for name in titles}
     names = {name: short if short and short not in values else name for name, short in names.items()}

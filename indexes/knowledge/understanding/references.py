@@ -64,20 +64,22 @@ class References:
                     owners[part].append(owner)
         return {part: above for part, above in owners.items() if not any(owner in owners for owner in above)}
 
-    def titles(self) -> dict[int, dict[str, str]]:
+    def titles(self) -> dict[int, dict[str, str | list[str]]]:
         """Returns the titles of the rows of other tables to which rows refer, by the names of the fields.
 
         The field is called like the key or the table: `maker_id` refers to `maker_id`, or to `makers.csv`. A row of the
         same thing, with a key of its own, says nothing.
         """
-        titles = defaultdict[int, dict[str, str]](dict)
+        titles = defaultdict[int, dict[str, str | list[str]]](dict)
         for name, key in self._to.items():
             if name[0] == key[0] or name in self._keys or not _is_called(name[1], key):
                 continue
+            found = defaultdict[int, list[str]](list)
             for number, owner in self._pairs(name, key):
-                title = _title_of(self._rows[owner], self._names)
-                if title and is_titled(self._rows[number], self._names):
-                    titles[number][name[1]] = title
+                if is_titled(self._rows[number], self._names) and (title := _title_of(self._rows[owner], self._names)):
+                    found[number].append(title)
+            for number, several in found.items():
+                titles[number][name[1]] = several if len(several) > 1 else several[0]
         return titles
 
     def _pairs(self, name: Column, key: Column) -> list[tuple[int, int]]:
