@@ -91,10 +91,13 @@ def _linked(entries: list[Entry], names: Names) -> Iterator[Entry]:
 
 
 def _with_titles(values: Mapping[str, Any], titles: Mapping[str, str | list[str]]) -> dict[str, Any]:
-    """Returns values with titles in the place of the keys that refer to them: `maker_id` becomes `maker`."""
-    names = {name: re.sub(r"[_\s]*id$", "", name, flags=re.IGNORECASE) for name in titles}
-    names = {name: short if short and short not in values else name for name, short in names.items()}
-    return {names.get(name, name): titles.get(name, value) for name, value in values.items()}
+    """Returns values with the titles that keys refer to: `maker` beside `maker_id`, `category` in its own place."""
+    result = dict(values)
+    for name, title in titles.items():
+        short = re.sub(r"[_\s]*id$", "", name, flags=re.IGNORECASE)
+        if short == name or short not in values:
+            result[short or name] = title
+    return result
 
 
 def _unpublished(rows: Rows) -> set[int]:
