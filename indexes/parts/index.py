@@ -300,8 +300,7 @@ class PartedIndex(Index):
         if found is None:
             self._read([row, *(other for other in view.expected if other not in self._rows)], view)
             found = view.rows[row]
-        view.rows[row] = found
-        return found
+        return view.rows.setdefault(row, found)  # steps side by side may read one at once: the file of the first stays
 
     def _read(self, rows: Sequence[int], view: View) -> None:
         """Reads entities from their parts.
@@ -329,7 +328,7 @@ class PartedIndex(Index):
                     found.columns[sections] = self._encoded(sections, answer, number)
                 if found.image is not None:
                     weakref.finalize(found, found.image.unlink, missing_ok=True).atexit = False
-                self._rows[row] = view.rows[row] = found
+                self._rows[row] = found = view.rows.setdefault(row, found)
                 size = len(found.article) + tokens.nbytes + len(values["image"][number] or b"")
                 self._recent.put("row", str(row), found, size)
 
