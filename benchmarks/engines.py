@@ -46,7 +46,7 @@ def measure_engine(kind: str, uri: str, entities: int, dimension: int, folder: P
     started = time.perf_counter()
     record = _write(engine, uri, keys, folder, folder)
     report |= {"build_s": _since(started), "record": str(record)}
-    report |= _recover(kind, uri, vectors, keys, folder)
+    report |= _recover(kind, engine, uri, vectors, keys, folder)
 
     started = time.perf_counter()
     rows = np.sort(np.random.default_rng(3).permutation(entities)[:_QUERIES])
@@ -86,8 +86,14 @@ def _write(engine: Engine, uri: str, keys: Keys, folder: Path, index: Path) -> S
     return engine.write(folder, keys, tuned_on, index, folder.name, uri)
 
 
-def _recover(kind: str, uri: str, vectors: ClusteredVectors, keys: Keys, index: Path) -> dict[str, float]:
-    """Kills the process of a build when half of its keys are in the database, and repeats the build."""
+def _recover(
+    kind: str, engine: Engine, uri: str, vectors: ClusteredVectors, keys: Keys, index: Path
+) -> dict[str, float]:
+    """Kills the process of a build when half of its keys are in the database, and repeats the build.
+
+    Returns:
+        `killed_at`, the share of the keys, from 0 to 1; `recovery_s`, the seconds of the second build.
+    """
     (folder := index / "killed").mkdir()
     entities, safe = len(keys.rows), 0
     process = get_context("spawn").Process(target=_build_alone, args=(kind, uri, vectors, entities, folder, index))
@@ -97,8 +103,7 @@ def _recover(kind: str, uri: str, vectors: ClusteredVectors, keys: Keys, index: 
         safe = json.loads((folder / UPLOADED).read_bytes())["done"] if (folder / UPLOADED).exists() else 0
     process.kill()
     process.join()
-    started, engine = time.perf_counter(), find_engine(kind)
-    assert engine is not None
+    started = time.perf_counter()
     _write(engine, uri, keys, folder, index)
     return {"killed_at": round(safe / entities, 3), "recovery_s": _since(started)}
 

@@ -37,7 +37,8 @@ _SETTINGS: Any = {
 
 def index_beside(kb: Path) -> Path:
     """Returns the folder for the index of a knowledge base: `fox-index` for `fox.zim`."""
-    return kb.resolve().with_name(f"{name_of(kb)}-index")
+    kb = kb.resolve()
+    return kb.with_name(f"{name_of(kb)}-index")
 
 
 def keep_index(profile: Profile, order: indexing.Build, *, say: Callable[[str], object] = print) -> None:

@@ -1,4 +1,4 @@
-"""What a process with the models does; it imports nothing of the server, so that it is ready early and smaller."""
+"""What a process with the models does; it imports nothing of the server, which would delay it."""
 
 from __future__ import annotations
 

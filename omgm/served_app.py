@@ -70,32 +70,32 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     Raises:
         ValueError: As for `omgm.opening.open_retriever`.
     """
+    from indexes.live.drafts import DraftEditor
+    from indexes.live.editor import Editor
     from omgm.kinds import in_parts
+    from omgm.modes import modes_of
     from omgm.parts import build_encoder, build_generator, placement
     from omgm.retriever_processes import RetrieverProcesses
+    from omgm.warm_up import warm_up
     from retriever.image_cache import ImageCache
+    from serving.app import create_app
+    from serving.examples import add_example_routes
+    from serving.logs import log_json
+    from serving.openai_routes import OPENAI
+    from serving.tracing import tracer_of_environment
 
     settings, on_cpu = profile.serving, placement(profile)[0] == "cpu"
     if settings.log_format == "json":
-        from serving.logs import log_json
-
         log_json()
     cache = ImageCache(settings.cache_mib * 2**20)
     shared = cache if settings.cache_mib else None
     with ExitStack() as failing:
         processes = None
-        if settings.processes and on_cpu and not read_only and not in_parts(index):  # they start while all else does
+        if (
+            settings.processes and on_cpu and not read_only and not in_parts(index)
+        ):  # first: they load their models meanwhile
             processes = RetrieverProcesses(profile, index, settings.processes, cache.counts)
             failing.callback(processes.close)
-        from indexes.live.drafts import DraftEditor
-        from indexes.live.editor import Editor
-        from omgm.modes import modes_of
-        from omgm.warm_up import warm_up
-        from serving.app import create_app
-        from serving.examples import add_example_routes
-        from serving.openai_routes import OPENAI
-        from serving.tracing import tracer_of_environment
-
         encoder = build_encoder(profile, shared)
         retriever, editor = open_service(profile, index, encoder, shared, read_only=read_only)
         modes, tracer = modes_of(profile, encoder), tracer_of_environment()

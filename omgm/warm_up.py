@@ -1,4 +1,4 @@
-"""What is done before the first request, which would otherwise pay for it: models initialize, objects stay."""
+"""Prepares a process for its first request: runs the models once, and exempts objects from garbage collection."""
 
 from __future__ import annotations
 

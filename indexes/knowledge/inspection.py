@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from base64 import b64encode
@@ -217,9 +218,8 @@ def html_page(result: Inspection) -> bytes:
         data = None if specimen.thumbnail is None else b64encode(specimen.thumbnail).decode()
         cards.append({"entity": specimen.entity, "image": _image_words(specimen), "data": data, "sections": sections})
     summary = list(_summary_lines(result))
-    return template.render(
-        name=result.path.resolve().name, summary=summary, ledger=result.account(), cards=cards
-    ).encode()
+    name = Path(os.path.abspath(result.path)).name
+    return template.render(name=name, summary=summary, ledger=result.account(), cards=cards).encode()
 
 
 def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -101,7 +102,7 @@ def guess_format(path: Path) -> str:
 
 def name_of(path: Path) -> str:
     """Returns the name of a knowledge base: a folder's, also of `.`, or a file's without format and compression."""
-    path = path.resolve()
+    path = Path(os.path.abspath(path))  # unlike `resolve`, this keeps the name of a link
     if path.is_dir():
         return path.name
     return Path(path.stem).stem if path.suffix in (".gz", ".bz2", ".zip") else path.stem

@@ -161,18 +161,17 @@ def _print_key(args: argparse.Namespace) -> None:
 
 def _run_alone(args: argparse.Namespace, profile: Profile, index: Path, announce: Callable[[], None]) -> None:
     """Runs the service in this process until it is stopped."""
+    import uvicorn
+
     from omgm.kinds import in_parts
     from omgm.served_app import build_app
+    from omgm.server import run_server, server_options
+    from serving.protocol import protocol_of
 
     settings = profile.serving
     if args.workers and in_parts(index):
         raise ValueError("--workers does not apply to an index in parts: the models run in the front's own process")
     app, editor = build_app(profile, index, read_only=False)
-    import uvicorn
-
-    from omgm.server import run_server, server_options
-    from serving.protocol import protocol_of
-
     protocol, options = protocol_of(settings, app.state.overload), server_options(settings, args.verbose)
     try:
         run_server(uvicorn.Config(app, host=args.host, port=args.port, http=protocol, **options), announce)

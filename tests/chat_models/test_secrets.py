@@ -23,7 +23,7 @@ SPLIT = events(piece("It is sk-pl"), piece("anted/4f9a"), piece("1c77e2."), piec
 
 
 def ask(answer: Answer, path: str = "") -> tuple[list[str | ChatReply], str]:
-    """Returns what a stream yields and the message of its error."""
+    """Returns the pieces of a streamed reply and the message of its error."""
 
     async def run(url: str) -> list[str | ChatReply]:
         async with ChatClient(url, "m", KEY, retries=0) as client:

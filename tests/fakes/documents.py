@@ -35,7 +35,7 @@ def ids(reader: Reader, *files: Path, root: Path | None = None) -> list[str]:
 
 
 def beside(reader: Reader, *files: Path) -> list[tuple[str, str]]:
-    """Returns what the files hold besides rows: kinds and words."""
+    """Returns the blocks that a reader yields besides rows: (kind, text) of each."""
     parts = [part for _, row in entries(reader, *files) if isinstance(row, Document) for part in row.parts]
     return [(part.kind, part.text) for part in parts if isinstance(part, Block)]
 

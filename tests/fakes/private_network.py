@@ -155,7 +155,7 @@ def prepare() -> tuple[int, list[str]]:
 
 
 async def outcome(door: Callable[[str], Awaitable[object]], url: str) -> str:
-    """Returns what a door made of a URL: "fetched", or why not."""
+    """Returns "fetched" if a function that fetches URLs could, else its error."""
     try:
         await door(url)
     except (Failure, ValueError, OSError, ApiError) as error:

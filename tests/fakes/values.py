@@ -20,7 +20,7 @@ def documents(rows: Sequence[Mapping[str, Any]], **names: str) -> list[Document]
 def read(
     rows: Sequence[Mapping[str, Any]], files: Collection[str] = (), is_note: bool = False, **names: str
 ) -> list[Understood]:
-    """Returns what rows say; `files` are the images that are there, and `names` those of their fields."""
+    """Understands rows; `files` are the image files that exist, `names` as for `--map`."""
     values = [document.values for document in documents(rows, **names) if not document.parts]
     shape = shape_of(values, names, lambda url: url in files, is_note=is_note)
     return [understood(row, shape, f"kb.json: item {number}") for number, row in enumerate(values, start=1)]
@@ -43,7 +43,7 @@ def sections(entity: Understood, shape: Shape | None = None) -> list[tuple[str, 
 
 
 def dropped(entity: Understood) -> dict[str, list[str]]:
-    """Returns what was left out by its reason."""
+    """Returns the texts that were left out, by reason."""
     reasons: dict[str, list[str]] = {}
     for reason, text in entity.left_out:
         reasons.setdefault(reason, []).append(text)

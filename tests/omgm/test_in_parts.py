@@ -28,6 +28,7 @@ from indexes.live.drafts import DraftEditor
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.parts import remote
+from indexes.parts.index import PartedIndex
 from indexes.parts.layout import part_of
 from indexes.parts.split import split_index
 from indexes.store.index import Index
@@ -314,7 +315,7 @@ def test_a_lost_part_is_named_and_comes_back(
                     ask.wait_for((2, 2))
                 finally:
                     ask.ended.set()
-                future.result()
+                    future.result()  # its error is why the wait failed
         for part in parts:
             part.kill()
         with pytest.raises(EngineError, match=r"down|refused|reset"):
@@ -336,6 +337,18 @@ def test_a_front_serves_the_parts(folder: Path) -> None:
             assert client.get(body["candidates"][1]["image"]).headers["content-type"] == "image/jpeg"
             assert client.get("/entities", params={"id": "kb/3"}).json()["title"] == "Article 3"
             assert "in the parts" in client.get("/health/ready").text
+
+
+def test_an_image_stays_if_another_step_reads_its_entity_at_once(folder: Path) -> None:
+    with threads(folder / "in 2") as addresses:
+        index = open_retriever(load_profile("embedded"), addresses).index
+        assert isinstance(index, PartedIndex)
+        row = index.row_of("kb/3")
+        assert row is not None
+        with index.pinned() as view:
+            path = index.image_path(row)
+            index._read([row], view)  # as by a step that did not find it before
+            assert path is not None and path.exists() and index.image_path(row) == path
 
 
 def test_a_change_whose_part_is_down_is_refused_by_its_name(folder: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from PIL import Image
 
 from indexes.builder.self_retrieval import SelfRetrieval
 from indexes.knowledge.inspection import inspect_knowledge_base
+from indexes.knowledge.knowledge_base import name_of
 from indexes.store.index import Index
 from omgm import OMGM, indexing
 from omgm.__main__ import parser
@@ -79,6 +80,13 @@ def test_a_folder_is_itself_by_any_path(written: str, tmp_path: Path, monkeypatc
         indexing.build(load_profile("embedded"), Build(kb=Path(written), images=images, out=out))
         assert Index.open(out).manifest.name == "my.notes" and entities_of(out) == entities_of(tmp_path / "one")
     assert inspect_knowledge_base(Path(written)).entities == inspect_knowledge_base(kb).entities == 3
+
+
+def test_a_link_keeps_its_name(tmp_path: Path) -> None:
+    """As in caches of hubs, whose files are links to hashes."""
+    (tmp_path / "4f9a1c77").write_text("{}")
+    (tmp_path / "birds.jsonl").symlink_to(tmp_path / "4f9a1c77")
+    assert name_of(tmp_path / "birds.jsonl") == "birds"
 
 
 def test_the_warning_of_a_build_is_told_once(

@@ -18,6 +18,7 @@ from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.rows import is_image, outside
 from indexes.knowledge.readers.source_file import HELP, describes, rows_of_query
 from indexes.knowledge.understanding.fields import looks_like_image, usual_names
+from indexes.knowledge.understanding.references import without_id
 
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _MAGIC = b"SQLite format 3\0"
@@ -144,7 +145,7 @@ class _Database:
             other, to = table.references.get(column, ("", ""))
             if other in self.tables and value is not None and column != without:
                 (target,) = self._rows_by(other, to or self.tables[other].key).get(value, [None])[:1]
-                name = re.sub(r"_?id$", "", column, flags=re.IGNORECASE) or column
+                name = without_id(column) or column
                 joined[name if name not in row and target else column] = target or value
             elif column != without:
                 joined[column] = value

@@ -279,7 +279,10 @@ def plain_title(title: str) -> str:
 
 @lru_cache(maxsize=4096)
 def label_of(name: str, first: bool = True) -> str:
-    """Returns the name of a field as words: `yearOfBirth` and `year_of_birth` as "Year of birth", `taxonID` so, too."""
+    """Returns the name of a field as words.
+
+    `yearOfBirth` and `year_of_birth` become "Year of birth", `taxonID` "Taxon ID".
+    """
     if not re.search(r"\s", name):
         name = name.removeprefix("@")
         name = _CAMEL.sub(" ", name.replace("_", " ").replace("-", " ")).strip()

@@ -5,7 +5,6 @@ A value of a field that is the key of another record is a reference, told by the
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,15 @@ from indexes.knowledge.understanding.facts import scalar_of, texts_in, words_wit
 from indexes.knowledge.understanding.fields import field_of, looks_like_image
 from indexes.knowledge.understanding.image_texts import pictures_in
 from indexes.knowledge.understanding.images import PARTS
-from indexes.knowledge.understanding.references import PARENTS, References, Rows, is_image, is_titled, of_post
+from indexes.knowledge.understanding.references import (
+    PARENTS,
+    References,
+    Rows,
+    is_image,
+    is_titled,
+    of_post,
+    without_id,
+)
 from indexes.knowledge.understanding.settings import local_name
 from indexes.labeled_values import Names
 from retriever.types import Entity
@@ -94,9 +101,9 @@ def _with_titles(values: Mapping[str, Any], titles: Mapping[str, str | list[str]
     """Returns values with the titles that keys refer to: `maker` beside `maker_id`, `category` in its own place."""
     result = dict(values)
     for name, title in titles.items():
-        short = re.sub(r"[_\s]*id$", "", name, flags=re.IGNORECASE)
+        short = without_id(name) or name
         if short == name or short not in values:
-            result[short or name] = title
+            result[short] = title
     return result
 
 

@@ -156,9 +156,14 @@ def _key_of(name: Column, column: Mapping[str, list[int]], keys: Columns) -> Col
     return min(choices, key=place, default=None)
 
 
+def without_id(name: str) -> str:
+    """Returns the name of a field that refers to a row without its ending: `maker` for `maker_id`, "" for `id`."""
+    return re.sub(r"[_\s]*id$", "", name, flags=re.IGNORECASE)
+
+
 def _is_called(field: str, key: Column) -> bool:
     """Returns whether a field is called like the key that it refers to, or like the table of the key."""
-    called, table = folded(re.sub(r"id$", "", field, flags=re.IGNORECASE)), folded(PurePath(key[0]).stem)
+    called, table = folded(without_id(field)), folded(PurePath(key[0]).stem)
     is_key = _says_reference(key[1]) or folded(key[1]) in map(folded, GUESSES["id"])
     of_table = len(called) > 2 and table.startswith(called[:-1]) and len(table) <= len(called) + 2  # categories, makers
     return is_key and (of_table or folded(field) == folded(key[1]))
