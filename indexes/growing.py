@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from retriever.arrays import map_array
 from retriever.files import as_line, naming, write_whole
 
 
@@ -135,7 +136,7 @@ class GrowingArray:
         self._counter = path.with_name(path.name + ".done")
         if self._counter.exists() and path.exists():
             self.done = int(self._counter.read_text())
-            self.values: NDArray[Any] = np.lib.format.open_memmap(path, mode="r+")
+            self.values: NDArray[Any] = map_array(path, "r+")
             if self.values.shape != shape:
                 raise ValueError(f"{path}: expected the shape {shape}, got {self.values.shape}; delete its folder")
         else:

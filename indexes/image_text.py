@@ -14,6 +14,7 @@ from indexes.store import image_text
 from indexes.store.columns import SPREAD, Column, Encoded, Stored
 from indexes.store.image_text import WIDTH, documents_of, encode_texts
 from indexes.store.word_search import FILES, write_words
+from retriever.arrays import map_array
 from retriever.label_reading import joined
 from retriever.protocols import TextReader
 from retriever.types import Entity, IntArray
@@ -48,7 +49,7 @@ def _finish(folder: Path, articles: Sequence[Entity]) -> None:
 
 
 def _stored(folder: Path) -> tuple[NDArray[np.uint8], IntArray]:
-    values, keys = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in IMAGE_TEXT.files[:2])
+    values, keys = (map_array(folder / name) for name in IMAGE_TEXT.files[:2])
     return values, keys
 
 

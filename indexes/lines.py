@@ -12,6 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from indexes.growing import save_array
+from retriever.arrays import map_array
 from retriever.types import ArticleImage, Entity, IntArray, Section
 
 
@@ -38,7 +39,7 @@ class Lines:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._offsets: IntArray = np.load(offsets_path(path), mmap_mode="r", allow_pickle=False)
+        self._offsets: IntArray = map_array(offsets_path(path))
         size = path.stat().st_size
         if self._offsets[-1] != size:
             raise ValueError(f"{path}: {size} bytes, but its offsets end at {self._offsets[-1]}")

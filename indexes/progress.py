@@ -35,16 +35,7 @@ def bars_shown() -> bool:
 
 
 def progress_bar(
-    items: Iterable[T] | None = None,
-    *,
-    total: float | None = None,
-    initial: float = 0,
-    desc: str | None = None,
-    unit: str = "it",
-    unit_scale: bool = False,
-    bar_format: str | None = None,
-    shown: bool = True,
-    file: TextIO | None = None,
+    items: Iterable[T] | None = None, *, shown: bool = True, file: TextIO | None = None, **options: Any
 ) -> tqdm[T]:
     """Returns a tqdm bar over `items`, or one to `update` by hand.
 
@@ -55,34 +46,19 @@ def progress_bar(
 
     Args:
         items: The items to iterate over; without them, the caller updates the bar.
-        total: The number of items, if `items` has no length.
-        initial: How many of them are already done.
-        desc: The text before the bar.
-        unit: The unit that is counted, in the singular.
-        unit_scale: Whether to write large numbers as kB, MB, …
-        bar_format: A tqdm format of the line; by default tqdm's own, or count and time if the total is unknown.
         shown: Whether to show it where bars are shown.
         file: Where to write; stderr by default.
+        options: tqdm's own, such as `total`, `initial`, `desc` and `unit` (in the singular).
     """
     stream = sys.stderr if file is None else file
-    if bar_format is None and total is None and not hasattr(items, "__len__"):
-        bar_format = "{desc}: {n_fmt} in {elapsed}"  # tqdm's own would say "13entity [00:02, 5.91entity/s]"
-    options: dict[str, Any] = {}
+    if "total" not in options and not hasattr(items, "__len__"):
+        # tqdm's own would say "13entity [00:02, 5.91entity/s]"
+        options = {"bar_format": "{desc}: {n_fmt} in {elapsed}"} | options
     if not stream.isatty():
-        options = {"file": _Lines(stream), "mininterval": LOG_INTERVAL, "maxinterval": LOG_INTERVAL, "ncols": 100}
+        options |= {"file": _Lines(stream), "mininterval": LOG_INTERVAL, "maxinterval": LOG_INTERVAL, "ncols": 100}
     elif file is not None:
-        options = {"file": file}
-    return tqdm(
-        items,
-        total=total,
-        initial=initial,
-        desc=desc,
-        unit=unit,
-        unit_scale=unit_scale,
-        bar_format=bar_format,
-        disable=not (shown and bars_shown()),
-        **options,
-    )
+        options["file"] = file
+    return tqdm(items, disable=not (shown and bars_shown()), **options)
 
 
 class _Lines:

@@ -112,11 +112,8 @@ def agree(
         ValueError: The inputs differ, or the note is damaged or missing; the message names the differences.
     """
     collections = {key: value for key, value in inputs.items() if isinstance(value, Items)}
-    now = json.loads(
-        json.dumps(
-            {key: value.noted() if isinstance(value, Items) else value for key, value in inputs.items()}, default=str
-        )
-    )
+    noted = {key: value.noted() if isinstance(value, Items) else value for key, value in inputs.items()}
+    now = json.loads(json.dumps(noted, default=str))
     different, problem = _compared(path, now, collections, work)
     if problem is None and different is not None:
         said = {key: words for key, words in different.items() if words}
@@ -129,9 +126,8 @@ def agree(
         problem = f"made from other inputs ({'; '.join(said.values())})"
     if problem is not None:
         if not overwrite:
-            raise ValueError(
-                f"{path}: {problem}; {advice or 'choose another --out, or pass --overwrite to start over'}"
-            )
+            advice = advice or "choose another --out, or pass --overwrite to start over"
+            raise ValueError(f"{path}: {problem}; {advice}")
         logger.warning("%s: %s; starting over", path, problem)
         for one in work if write else ():
             shutil.rmtree(one) if one.is_dir() else one.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from chat_models.layers import bare, unescaped
 from chat_models.thoughts import THINK, part
+from retriever.arrays import parse_literal
 
 _LIMIT = 50_000
 """Maximum characters of a reply that are parsed."""
@@ -155,7 +156,7 @@ def literal(source: str | ast.expr) -> Any:
         ValueError: It is not a literal, or JSON cannot represent it.
     """
     try:
-        return json.loads(json.dumps(ast.literal_eval(source)))
+        return json.loads(json.dumps(parse_literal(source)))
     except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
         raise ValueError(str(error)) from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import json
 import math
@@ -17,6 +16,7 @@ from evaluation.datasets.question import Item, Question, SkippedRow
 from indexes.decoding import Stream, not_utf8, opened_text
 from indexes.delimited import ABOVE, header_in
 from indexes.json_streams import read_items, starts_with, unreadable_value
+from retriever.arrays import parse_literal
 from retriever.strict_json import unique_keys
 
 _LONGEST_FIELD = 1 << 24  # E-VQA keeps whole sections in a field; the csv module stops at 128 KiB
@@ -196,7 +196,7 @@ def split_cell(value: str) -> list[str]:
     """
     if value[:1] == "[" and value[-1:] == "]":
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            found = ast.literal_eval(re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", value))  # NumPy writes no commas
+            found = parse_literal(re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", value))  # NumPy writes no commas
             if isinstance(found, list) and found and all(isinstance(one, str | int | float) for one in found):
                 return list(map(str, found))
     return value.split("|")

@@ -19,6 +19,7 @@ from indexes.lines import Articles, Lines
 from indexes.store.keys import NO_OWNERS, Keys
 from indexes.store.manifest import Candidates, keys_are_images
 from indexes.workers import in_batches
+from retriever.arrays import map_array
 from retriever.protocols import DualEncoder
 from retriever.types import Entity, IntArray
 
@@ -76,14 +77,14 @@ def _embed_texts(run: BuildRun, entities: int, spare: int) -> NDArray[np.float16
 
 def _image_vectors(folder: Path, entities: int) -> NDArray[np.float16]:
     """Appends the vectors of further images to the file of main images and returns all of them, memory-mapped."""
-    path, further = folder / MAIN_KEYS, np.load(folder / FURTHER_KEYS, mmap_mode="r", allow_pickle=False)
+    path, further = folder / MAIN_KEYS, map_array(folder / FURTHER_KEYS)
     with GrowingRows(path, further.shape[1:], further.dtype) as file:
         file.cut(entities)
         for start in range(0, len(further), _COPIED):
             file.append(further[start : start + _COPIED])
             release(further)
         file.finish()
-    vectors: NDArray[np.float16] = np.lib.format.open_memmap(path, mode="r+")
+    vectors: NDArray[np.float16] = map_array(path, "r+")
     return vectors
 
 

@@ -44,6 +44,7 @@ from indexes.store.search_kinds import AT_LEAST, write_search
 from indexes.store.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
 from indexes.store.word_search import WHOLE_WORDS
 from indexes.workers import split
+from retriever.arrays import map_array
 from retriever.files import as_line, replacing, write_whole
 from retriever.types import IntArray
 
@@ -90,7 +91,7 @@ def _write(version: Version, out: Path) -> None:
     write_rows(StoredRows([version.base]), sources, out, _report(version, len(sources)), version.changes)
     if (old / POSITIONS).is_file():
         rows = (source if isinstance(source, int) else version.removed.get(source.change.id) for source in places)
-        save_array(out / POSITIONS, positions_after(np.load(old / POSITIONS), rows, index_of(old)))
+        save_array(out / POSITIONS, positions_after(map_array(old / POSITIONS), rows, index_of(old)))
 
 
 def write_rows(

@@ -15,6 +15,7 @@ from indexes.live.version import Version
 from indexes.store.columns import SPREAD
 from indexes.store.fields import FIELDS, FILES, hashes_of
 from indexes.store.index import Index
+from retriever.arrays import map_array
 from retriever.filters import fits
 from retriever.types import BoolArray, Entity, Filter, IntArray
 
@@ -54,7 +55,7 @@ class IndexFields:
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.uint64], IntArray]:
         """The hashes of all values, ascending, and the row of each: a scan per tenant would cost too much."""
-        values, keys = (np.load(self._index.folder / name, mmap_mode="r", allow_pickle=False) for name in FILES)
+        values, keys = (map_array(self._index.folder / name) for name in FILES)
         order = np.argsort(values[:, 0], kind="stable")
         return values[order, 0], keys[order] // SPREAD
 

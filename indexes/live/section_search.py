@@ -20,6 +20,7 @@ from indexes.store.postings import InvertedLists
 from indexes.store.section_nearest import Place, SectionVectors
 from indexes.store.section_vectors import SECTION_VECTORS
 from indexes.store.section_words import FINGERPRINT, LAYOUT, SECTION_WORDS, QuestionWords, documents_of, terms_of
+from retriever.arrays import map_array
 from retriever.filters import fits
 from retriever.section_search import SectionMatch
 from retriever.types import BoolArray, Filter, FloatArray
@@ -161,7 +162,7 @@ def sections_of(index: Index) -> SearchedSections:
     words = InvertedLists.open(folder, _LAYOUT) if _has_words(index) else None
     if SECTION_VECTORS.name not in columns:
         return SearchedSections(words, None)
-    values, keys = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in SECTION_VECTORS.files)
+    values, keys = (map_array(folder / name) for name in SECTION_VECTORS.files)
     return SearchedSections(words, SectionVectors(values, keys))
 
 

@@ -17,6 +17,7 @@ from indexes.store.index import Index
 from indexes.store.keys import Keys, load_labeled
 from indexes.store.manifest import Manifest
 from indexes.store.search_kinds import stored_keys
+from retriever.arrays import map_array
 from retriever.types import FloatArray, IntArray
 
 
@@ -65,7 +66,7 @@ class StoredRows:
         """Returns the hash of each entity's id [N], and of each other name with its entity's row [M, 2]."""
         hashes, others = np.empty(len(self), np.int64), [np.empty((0, 2), np.int64)]
         for index, rows in zip(self.indexes, self._rows, strict=True):
-            stored: IntArray = np.load(index.folder / "entity_ids.npy", mmap_mode="r", allow_pickle=False)
+            stored: IntArray = map_array(index.folder / "entity_ids.npy")
             own = stored[1] >= 0
             hashes[rows[stored[1][own]]] = stored[0][own]
             others.append(np.stack([stored[0][~own], rows[~stored[1][~own]]], axis=1))

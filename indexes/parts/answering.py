@@ -27,11 +27,12 @@ from indexes.live.version import Version
 from indexes.parts.layout import POSITIONS, WHOLE, content_of, fingerprint_of, part_of, read_part
 from indexes.parts.messages import Message, read, write
 from indexes.parts.weights import SharedWeights
-from indexes.store.article_store import load_array
+from indexes.store.article_store import opened
 from indexes.store.columns import Encoded
 from indexes.store.index import Index
 from indexes.store.manifest import RECOGNITION, read_manifest
 from indexes.store.section_words import SECTION_WORDS, QuestionWords
+from retriever.arrays import map_array
 from retriever.types import Entity, Filter, IntArray
 
 logger = logging.getLogger(__name__)
@@ -275,7 +276,7 @@ class PartAnswers:
 
     def _of_files(self, files: Index) -> IntArray:
         if (positions := self._positions.get(files)) is None:
-            positions = self._positions[files] = load_array(files.folder / POSITIONS)
+            positions = self._positions[files] = opened(map_array, files.folder / POSITIONS)
             if len(positions) != len(files):
                 raise ValueError(f"{files.folder / POSITIONS}: has not as many rows as there are entities; split again")
         return positions

@@ -23,6 +23,7 @@ from indexes.store.image_text import IMAGE_TEXT
 from indexes.store.index import Index
 from indexes.store.manifest import MANIFEST, RECOGNITION, Counts, Manifest, read_manifest
 from indexes.store.word_search import WHOLE_WORDS, WordSearch
+from retriever.arrays import map_array
 
 
 def split_index(source: Path, parts: int, out: Path) -> Iterator[Path]:
@@ -48,7 +49,7 @@ def split_index(source: Path, parts: int, out: Path) -> Iterator[Path]:
                 index.compact()
         folders = list(map(settled_files, roots))
         recognition = content_of(roots[0] / RECOGNITION)
-        positions = [np.load(folder / POSITIONS, allow_pickle=False) for folder in folders]
+        positions = [map_array(folder / POSITIONS) for folder in folders]
         before = read_manifest(roots[0], WHOLE)
         manifest = _joined(before, list(map(read_manifest, folders)))
         whole = content_of(roots[0] / WHOLE) if manifest == before else manifest.to_json()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from indexes.ids import hash_id, other_ids, spellings
 from indexes.image_source import ImageSource, main_candidates
 from indexes.lines import Articles, Lines
 from indexes.store.layout import REBUILD, THUMBNAILS
+from retriever.arrays import map_array
 from retriever.images import load_image
 from retriever.types import LABELED, Entity, IntArray
 
@@ -37,7 +37,7 @@ class ArticleStore:
         self.folder, self.digest = folder, digest
         self._articles = Articles(folder / "entities.jsonl")
         self._summaries = Lines(folder / "summaries.jsonl")
-        self._ids: IntArray = load_array(folder / "entity_ids.npy")
+        self._ids: IntArray = opened(map_array, folder / "entity_ids.npy")
         self._cached_entity = lru_cache(_CACHED_ENTITIES)(self._articles.__getitem__)
 
     def __len__(self) -> int:
@@ -134,15 +134,6 @@ class ArticleImages:
 
 def _reopened(folder: Path, digest: str, originals: ImageSource | None) -> ArticleImages:
     return ArticleImages(ArticleStore(folder, digest), originals)
-
-
-def load_array(path: Path) -> NDArray[Any]:
-    """Returns the array in a file of an index, mapped into memory.
-
-    Raises:
-        ValueError: The file is damaged.
-    """
-    return opened(lambda path: np.asarray(np.load(path, mmap_mode="r", allow_pickle=False)), path)
 
 
 def opened(read: Callable[[Path], T], path: Path) -> T:

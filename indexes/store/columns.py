@@ -22,6 +22,7 @@ from indexes.growing import GrowingRows
 from indexes.store.layout import REBUILD
 from indexes.store.manifest import ALL_FILES, Manifest
 from indexes.store.row_file import RowFile, read_spans
+from retriever.arrays import map_array
 from retriever.entry_points import declared
 from retriever.files import write_whole
 from retriever.types import Entity, IntArray
@@ -222,7 +223,7 @@ class StoredColumn:
         values, parts, *_ = column.files
         try:
             self._values = RowFile(folder / values)
-            self._keys: IntArray = np.asarray(np.load(folder / parts, mmap_mode="r", allow_pickle=False))
+            self._keys: IntArray = np.asarray(map_array(folder / parts))
         except ValueError as error:
             raise ValueError(f"{folder / values} or {parts}: {error}; {REBUILD}") from error
         counts, expected = {len(self._values), len(self._keys)}, manifest.counts.columns.get(column.name, 0)

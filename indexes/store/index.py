@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from indexes.store.article_store import ArticleStore, load_array, opened
+from indexes.store.article_store import ArticleStore, opened
 from indexes.store.columns import ColumnModel, Encoded, StoredColumn, column_files, columns, columns_of
 from indexes.store.entity_index import open_search
 from indexes.store.generations import settled_files
@@ -32,6 +32,7 @@ from indexes.store.row_file import RowFile
 from indexes.store.search import BestKeySearch, GpuSearch
 from indexes.store.thumbnails import check_thumbnails
 from indexes.store.tokens import HostTokens, Residency, TokenStore
+from retriever.arrays import map_array
 from retriever.identity import is_hash
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.token_codec import TokenCodec
@@ -86,10 +87,10 @@ class Index(ArticleStore):
         super().__init__(folder, manifest.files["entities.jsonl"].sha256)
         self.manifest = manifest
         self.device, self.image_weight = device, image_weight
-        self._token_offsets: IntArray = load_array(folder / "token_offsets.npy")
+        self._token_offsets: IntArray = opened(map_array, folder / "token_offsets.npy")
         self._labeled_owners = labeled_owners(folder, manifest)
         self._image_owners = (
-            load_array(folder / IMAGE_OWNERS) if manifest.counts.image_tokens else np.empty(0, np.int64)
+            opened(map_array, folder / IMAGE_OWNERS) if manifest.counts.image_tokens else np.empty(0, np.int64)
         )
         self._search = open_search(folder, manifest.search, device, gpu_search)  # the tokens get the remaining memory
         if manifest.counts.further_keys:

@@ -32,6 +32,7 @@ from indexes.store.manifest import KEY_IDS, SearchRecord
 from indexes.store.recall import ExactSearch, HeldOutQueries
 from indexes.store.search import DEPTH, SCANNED
 from indexes.store.search_kinds import MARGIN, TARGET, Tuning, write_key_vectors
+from retriever.arrays import map_array
 from retriever.files import write_whole
 from retriever.types import BoolArray, FloatArray, IntArray
 
@@ -164,7 +165,7 @@ def _open(connect: Connect, folder: Path, record: SearchRecord) -> TableSearch:
     table = connect(record.uri, record.collection)
     if not table.exists():
         raise ValueError(f"{record.kind} at {table.uri}: {record.collection} not found; {REBUILD}")
-    ids: IntArray = np.load(folder / KEY_IDS, mmap_mode="r", allow_pickle=False)
+    ids: IntArray = map_array(folder / KEY_IDS)
     return TableSearch(table, ids, table.load(), (record.parameters, record.rescored))
 
 
@@ -181,7 +182,7 @@ def key_ids(folder: Path, keys: Keys) -> IntArray:
     Raises:
         ValueError: Two keys have the same id (a chance of one in 4 million for 3 million keys).
     """
-    hashes, rows = np.load(folder / "entity_ids.npy", allow_pickle=False)
+    hashes, rows = map_array(folder / "entity_ids.npy")
     own = rows >= 0  # the rest are other names
     first = np.empty(int(own.sum()), np.int64)
     first[rows[own]] = hashes[own]
@@ -269,7 +270,7 @@ def _write_files(folder: Path, keys: Keys, ids: IntArray) -> None:
 def _tune(kind: str, table: KeyTable, folder: Path, keys: Keys, queries: HeldOutQueries) -> tuple[Tuning, float | None]:
     """Returns the cheapest settings whose recall exceeds `TARGET` by `MARGIN`, or else the last, and their recall."""
     exact, length = ExactSearch(keys, queries.vectors, DEPTH), table.load()
-    ids: IntArray = np.load(folder / KEY_IDS, mmap_mode="r", allow_pickle=False)
+    ids: IntArray = map_array(folder / KEY_IDS)
     for tuning in table.tunings():
         search = TableSearch(table, ids, length, tuning)
         recall = exact.recall(search)

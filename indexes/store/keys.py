@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from indexes.growing import release
 from indexes.store.manifest import LABELED_KEYS, OWNERS, Candidates, Manifest
 from indexes.store.search import StoredVectors
+from retriever.arrays import map_array
 from retriever.types import FloatArray, IntArray
 
 IMAGE_WEIGHT = 0.5
@@ -66,7 +67,7 @@ class Keys(NamedTuple):
 
 def load_owners(folder: Path, manifest: Manifest) -> IntArray:
     """Returns the entity of each further key of an index, ascending, int64 [F]."""
-    return np.load(folder / OWNERS, allow_pickle=False) if manifest.counts.further_keys else NO_OWNERS
+    return np.asarray(map_array(folder / OWNERS)) if manifest.counts.further_keys else NO_OWNERS
 
 
 def as_query(vectors: torch.Tensor, candidates: Candidates, image_weight: float) -> torch.Tensor:
@@ -84,7 +85,7 @@ def load_labeled(folder: Path, manifest: Manifest) -> IntArray:
     """Returns the numbers of the keys that are labeled images, ascending, int64."""
     if manifest.inputs.labeled == "none":
         return np.empty(0, np.int64)
-    return np.asarray(np.load(folder / LABELED_KEYS, mmap_mode="r", allow_pickle=False))
+    return np.asarray(map_array(folder / LABELED_KEYS))
 
 
 def labeled_owners(folder: Path, manifest: Manifest) -> IntArray:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexes.growing import GrowingRows, save_array
+from retriever.arrays import map_array
 from retriever.types import FloatArray, IntArray
 
 TermArray = NDArray[np.uint64]
@@ -208,7 +209,7 @@ class InvertedLists:
     @classmethod
     def open(cls, folder: Path, layout: Layout, learned: Learned | None = None) -> Self:
         """Opens what `write_postings` wrote."""
-        files = [np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in layout.files]
+        files = [map_array(folder / name) for name in layout.files]
         return cls(layout, files[0], files[1], files[2], files[3], learned)
 
     def of_others(self, documents: Iterable[Document]) -> Self:

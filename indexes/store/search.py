@@ -19,6 +19,7 @@ from torch import Tensor
 
 from indexes.store.engines import Search, find_engine
 from indexes.store.manifest import KEY_IDS, SEARCH, VECTORS, SearchRecord
+from retriever.arrays import map_array
 from retriever.gpu import to_device
 from retriever.types import BoolArray, FloatArray, IntArray
 
@@ -265,7 +266,7 @@ class StoredVectors:
         self.rows: IntArray
         self.dimension: int
         if engine is not None and record is not None:
-            self.rows = np.sort(np.load(folder / KEY_IDS, allow_pickle=False)[1])
+            self.rows = np.sort(map_array(folder / KEY_IDS)[1])
             if self._vectors is None:
                 self._search = engine.open(folder, record)
                 self.dimension = self._search.shape[1]
@@ -294,5 +295,5 @@ def read_faiss(folder: Path) -> Any:
 
 def load_vectors(folder: Path) -> NDArray[np.float16]:
     """Returns `vectors.npy`, memory-mapped."""
-    vectors: NDArray[np.float16] = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
+    vectors: NDArray[np.float16] = map_array(folder / VECTORS)
     return vectors

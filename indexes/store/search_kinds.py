@@ -19,6 +19,7 @@ from indexes.store.keys import BLOCK, Keys, load_owners
 from indexes.store.manifest import FAISS_KINDS, SEARCH, VECTORS, SearchRecord, read_manifest
 from indexes.store.recall import ExactSearch, HeldOutQueries, draw_rows
 from indexes.store.search import DEPTH, FaissSearch, RescoredSearch, StoredVectors, load_vectors
+from retriever.arrays import map_array
 from retriever.files import replace_with, replacing
 from retriever.types import FloatArray, IntArray
 
@@ -222,7 +223,7 @@ def stored_keys(folder: Path, scratch: Path) -> Keys:
         blocks = ((stored.rows[start : start + BLOCK], stored.read(start, start + BLOCK)) for start in starts)
         count = manifest.counts.entities + manifest.counts.further_keys
         write_vectors(scratch, (count, stored.dimension), blocks)
-        array = np.load(scratch, mmap_mode="r", allow_pickle=False)
+        array = np.asarray(map_array(scratch))
     else:
         array = load_vectors(folder)
     halves = np.split(array, 2, axis=1) if manifest.inputs.candidates == "combined" else [array]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexes.growing import save_array
+from retriever.arrays import map_array
 from retriever.files import replacing
 
 Array = NDArray[Any]
@@ -32,7 +33,7 @@ class Rows:
 
     def __init__(self, path: Path, dtype: np.dtype[Any], longest: int | None = None):
         self.path, self.dtype, self.longest = path, dtype, longest
-        self.offsets: NDArray[np.int64] = np.load(_offsets(path))
+        self.offsets: NDArray[np.int64] = np.array(map_array(_offsets(path)))
         self._file = os.open(path, os.O_RDONLY)
 
     def __len__(self) -> int:

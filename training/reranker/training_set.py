@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexes.growing import save_array
+from retriever.arrays import map_array
 from retriever.files import write_json, write_lines
 from retriever.identity import agree
 from retriever.models.qformer import QFormerFusion
@@ -76,7 +77,7 @@ class TrainingSet:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if manifest.get("format") != _FORMAT:  # of an earlier release
             return None
-        views = np.load(folder / _VIEWS_NAME, allow_pickle=False)
+        views = np.array(map_array(folder / _VIEWS_NAME))
         store = FeatureStore(folder / _FEATURES_NAME, views, tuple(manifest["features"]))
         return cls(folder, SampleSet.load(folder / _SAMPLES_NAME), store)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import html
 import json
 import re
@@ -16,6 +15,7 @@ from indexes.knowledge.sections import FACTS
 from indexes.knowledge.understanding.fields import field_of, looks_like_image
 from indexes.knowledge.understanding.languages import is_language
 from indexes.labeled_values import folded
+from retriever.arrays import parse_literal
 
 LISTS = (list, tuple)
 EMPTY = frozenset({"", "\\N", "[]", "{}"})
@@ -255,7 +255,7 @@ def parsed(value: Any) -> Any:
     """Parses a list or an object that a table contains as text, in JSON or Python syntax."""
     if not isinstance(value, str) or value[:1] + value[-1:] not in ("[]", "{}"):
         return value
-    for parse in (json.loads, ast.literal_eval):
+    for parse in (json.loads, parse_literal):
         try:
             return parse(value)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
