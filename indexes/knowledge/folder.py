@@ -77,7 +77,7 @@ _TEMPLATES = frozenset(
     | {"Templates", "themes", "shortcodes", "_sass", "_plugins", "node_modules"}
 )
 """Folders with parts of pages that are filled in later."""
-_DATA = re.compile(r".+\.(?:jsonl?|ndjson|geojson|csv|tsv|ya?ml|xml|parquet)(?:\.gz|\.bz2)?", re.IGNORECASE)
+_DATA = re.compile(r".+\.(?:jsonl?|ndjson|geojson|jsonld|csv|tsv|ya?ml|xml|parquet)(?:\.gz|\.bz2)?", re.IGNORECASE)
 _TAG = re.compile(
     r"\{%-?\s*(?:extends|block|include|for|if|load|set|macro|assign|render|layout|import)\b|\{\{[^{}\"]*\}\}|<%"
 )

@@ -112,7 +112,7 @@ def meanings_of(
             # records of many folders, all with the same fields, have one shape
             fields = frozenset(name for one in documents for name in one.values)
             if fields not in shapes:
-                shapes[fields] = shape_of([one.values for one in documents], folder.names, images.has, is_note=is_note)
+                shapes[fields] = shape_of(documents, folder.names, images.has, is_note=is_note)
             shape = shapes[fields]
             documents = documents if reader.of_rows else _spread(documents, reader, files, folder)
             divides = describe_things(documents)

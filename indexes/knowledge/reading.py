@@ -99,6 +99,7 @@ class _Reading:
         self._images = Images(source, is_folder=self._is_folder)
         self._selection = Selection([self._relative(file) for file in contents.paths] if self._is_folder else [], names)
         self._identities = Identities(several=len(contents.paths) > 1)
+        self._untitled: NoThing | None = None
 
     def entities(self, skipped: SkippedEntries, groups: Groups, only: Path | None) -> Iterator[Entity]:
         """Yields the entities that can be used, and counts the others."""
@@ -123,6 +124,8 @@ class _Reading:
                         self._reject(errors, skipped)
                 # a file of a folder without any entity is one bad entry, however many it has
                 self._reject(errors[:1], skipped)
+        if self._untitled is not None and not skipped.total and only is None:
+            raise self._untitled
         self._searched.check(self._columns)
         for field in sorted(self._unseen if self._columns else ()):
             columns = ", ".join(dict.fromkeys(self._columns))
@@ -168,7 +171,7 @@ class _Reading:
             return None
         reason = self._selection.why_not(path, id, is_entry=True)
         if not reason and isinstance(meaning, NoThing) and self._is_folder:
-            reason = _NO_TITLE
+            reason, self._untitled = _NO_TITLE, self._untitled or meaning
         if isinstance(meaning, ValueError):
             self._identities.skip()
             if not reason:

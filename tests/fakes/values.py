@@ -21,9 +21,9 @@ def read(
     rows: Sequence[Mapping[str, Any]], files: Collection[str] = (), is_note: bool = False, **names: str
 ) -> list[Understood]:
     """Understands rows; `files` are the image files that exist, `names` as for `--map`."""
-    values = [document.values for document in documents(rows, **names) if not document.parts]
-    shape = shape_of(values, names, lambda url: url in files, is_note=is_note)
-    return [understood(row, shape, f"kb.json: item {number}") for number, row in enumerate(values, start=1)]
+    records = [document for document in documents(rows, **names) if not document.parts]
+    shape = shape_of(records, names, lambda url: url in files, is_note=is_note)
+    return [understood(one.values, shape, f"kb.json: item {number}") for number, one in enumerate(records, start=1)]
 
 
 def images(entity: Understood) -> list[str]:

@@ -278,7 +278,7 @@ def _documents(rows: Iterable[tuple[str, Any]]) -> Iterator[Entry]:
             yield where, row if isinstance(row, ValueError) else error
 
 
-_SUFFIXES = (".json", ".jsonl", ".ndjson", ".geojson", ".yml", ".yaml")
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".geojson", ".jsonld", ".yml", ".yaml")
 
 
 def _recognizes(file: Path, start: bytes) -> bool:

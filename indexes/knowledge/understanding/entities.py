@@ -151,8 +151,11 @@ def _name_of(document: Document, values: Understood, path: str, context: Context
     """Returns a title for a document without one: its key, or the name of its file if it has content; else ""."""
     if not is_file:
         return PurePosixPath(document.id).stem if looks_like_image(document.id) else document.id
-    says_something = document.is_page or document.parts or context.shape.is_note or values.text or values.images
-    return note_title(path, context.folder, context.common) if says_something else ""
+    shape = context.shape
+    says_something = document.parts or values.text or values.images or (shape.is_keyed and values.facts)
+    return (
+        note_title(path, context.folder, context.common) if says_something or document.is_page or shape.is_note else ""
+    )
 
 
 def _named(url: str, path: str, context: Context, is_article: bool) -> str:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from indexes.image_paths import IMAGE_SUFFIXES
-from indexes.labeled_values import Names, folded, kind, value_at
+from indexes.labeled_values import Names, folded, kind, value_at, without_prefix
 
 _GUESSES = {
     "id": "id _id @id pk object_id uuid guid slug handle accession_number object_number",
@@ -90,8 +90,8 @@ def _is_code(name: str, title: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def usual_names(field: str, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the keys of labeled values that may be a field, likeliest first; `Body (HTML)` may be `body`."""
-    by_name = {folded(re.sub(r"\s*\([^()]*\)$", "", key)): key for key in reversed(keys)}
+    """Returns the keys of labeled values that may be a field, likeliest first; `Body (HTML)` or `x:body` may be."""
+    by_name = {folded(re.sub(r"\s*\([^()]*\)$", "", without_prefix(key))): key for key in reversed(keys)}
     by_name |= {folded(key): key for key in reversed(keys)}
     names = (guess if guess in keys else by_name.get(folded(guess)) for guess in GUESSES[field])
     return tuple(dict.fromkeys(name for name in names if name is not None))

@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from indexes.knowledge.understanding.facts import EMPTY, LONGEST_FACT, facts_of, literal_of, scalar_of, texts_in
+from indexes.knowledge.document import Document
+from indexes.knowledge.understanding.facts import (
+    EMPTY,
+    LONGEST_FACT,
+    facts_of,
+    is_reference,
+    literal_of,
+    scalar_of,
+    texts_in,
+)
 from indexes.knowledge.understanding.fields import GUESSES, field_of, looks_like_image
 from indexes.knowledge.understanding.furniture import Furniture
 from indexes.knowledge.understanding.image_texts import Fields, IsImage, image_fields, never
@@ -34,6 +43,7 @@ class Shape:
         columns: Which columns hold the same thing in several languages.
         languages: The languages of values, the chosen one first.
         is_note: Whether the values are the front matter of notes, with settings of site generators and wiki links.
+        is_keyed: Whether they are called by their keys or the names of their files: these are words.
     """
 
     names: Names = field(default_factory=dict)
@@ -42,6 +52,7 @@ class Shape:
     columns: Columns = field(default_factory=dict)
     languages: tuple[str, ...] = ()
     is_note: bool = False
+    is_keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,29 +81,29 @@ class Context:
     measure: Callable[[str], tuple[int, int]]
 
 
-def shape_of(rows: Sequence[Row], names: Names, is_image: IsImage = never, *, is_note: bool = False) -> Shape:
-    """Returns the shape of rows, from a sample of them; a field that `names` gives is not sought.
+def shape_of(documents: Sequence[Document], names: Names, is_image: IsImage = never, *, is_note: bool = False) -> Shape:
+    """Returns the shape of documents, from a sample of them; a field that `names` gives is not sought.
 
     Args:
-        rows: The values of some documents.
+        documents: Some documents.
         names: The names of fields that the user gives.
         is_image: Whether the file of an image is found, for a path or an address.
         is_note: Whether they are the front matter of notes.
     """
-    rows = [row for row in rows if row]
+    rows: list[Row] = [document.values for document in documents if document.values]
     columns = columns_of(rows)
     languages = languages_of(rows, columns)
     rows = [unwrapped(row, columns) for row in rows]
-    known = dict(names)
+    known, is_keyed = dict(names), _are_names([document.id for document in documents])
     if rows and not is_note:
-        if "title" not in known and (title := _title_field(rows)):
+        if "title" not in known and (title := _title_field(rows, is_keyed)):
             known["title"] = title
         lifted_rows = rows if "title" in names else list(map(lifted, rows))
         if "text" not in known and (text := _text_field(lifted_rows, known)):
             known["text"] = text
         if "id" not in known and len(rows) >= _FEW and not _has_ids(lifted_rows):
             known["id"] = ""
-    return Shape(known, _sections(rows), image_fields(rows, is_image), columns, languages, is_note)
+    return Shape(known, _sections(rows), image_fields(rows, is_image), columns, languages, is_note, is_keyed)
 
 
 def unwrapped(row: Row, columns: Columns) -> Row:
@@ -131,11 +142,12 @@ def _has_ids(rows: Sequence[Row]) -> bool:
     return 2 * len(set(ids)) >= len(ids)
 
 
-def _title_field(rows: Sequence[Row]) -> str:
+def _title_field(rows: Sequence[Row], is_keyed: bool) -> str:
     """Returns the title field of rows without a usual one; "" if they have a usual one or no candidate.
 
     It is the first field whose name ends with "name", "title" or "label" ("Airport name"), or else the first short text
-    that differs from row to row, unlike a category; this may be a description.
+    that differs from row to row, unlike a category; this may be a description. Things that are called by
+    their keys need no such text.
     """
     first = rows[0]
     if has_title(lifted(first)) or any(folded(name) in map(folded, GUESSES["title"]) for name in first):
@@ -143,11 +155,21 @@ def _title_field(rows: Sequence[Row]) -> str:
     text = field_of(first, "text", {})[0]
     usual = {field_of(first, name, {})[0] for name in ("id", "url", "image")}
     texts = [name for name, value in first.items() if name not in usual and isinstance(value, str) and _is_name(value)]
-    texts = [name for name in texts if sum(bool(row.get(name)) for row in rows) >= len(rows) / 2]
+    texts = [n for n in texts if not is_reference(n) and sum(bool(row.get(n)) for row in rows) >= len(rows) / 2]
     others = [name for name in texts if name != text]
     named = (name for name in named_titles(first) if name in others)
     different = (name for name in (*others, *texts) if _differs(name, rows))
-    return next(named, None) or next(different, None) or next(iter(others), "")
+    return next(named, "") or ("" if is_keyed else next(different, None) or next(iter(others), ""))
+
+
+def _are_names(keys: Sequence[str]) -> bool:
+    """Returns whether at least nine in ten of several keys are words rather than codes or the names of images."""
+    return len(keys) > 1 and sum(map(_is_words, keys)) >= 0.9 * len(keys)
+
+
+def _is_words(key: str) -> bool:
+    has_word = re.search(r"[^\W\d_]{4}", key) is not None and not looks_like_image(key)
+    return has_word and (" " in key or not (key.isupper() or any(map(str.isdigit, key))))
 
 
 def named_titles(row: Row) -> Iterator[str]:

@@ -223,3 +223,14 @@ def test_pointers_of_git_lfs_are_named(tmp_path: Path) -> None:
     as_notes(tmp_path / "kb/notes")
     assert set(read(tmp_path / "kb")) == set(NAMES)
     assert [count for reason, count in left_out(tmp_path / "kb").items() if "git lfs pull" in reason] == [1]
+
+
+def test_a_folder_of_nothing_but_records_without_titles_lists_their_fields(tmp_path: Path) -> None:
+    record = "<record><recordId>R{0}</recordId><titles><title>Jug {0}</title></titles></record>"
+    put(tmp_path / "kb" / "x.xml", f"<records>{''.join(map(record.format, range(3)))}</records>")
+    with pytest.raises(ValueError, match=r"x\.xml: <record> 1: no title; .* --map title=NAME; it has recordId, titles"):
+        read(tmp_path / "kb")
+    assert [*read(tmp_path / "kb", title="titles.title")] == ["Jug 0", "Jug 1", "Jug 2"]
+    put(tmp_path / "kb" / "things.csv", "title,made\nFox,1890\n")
+    assert [*read(tmp_path / "kb")] == ["Fox"]
+    assert left_out(tmp_path / "kb")["entries without a title; if it has another name, pass --map title=NAME"] == 3

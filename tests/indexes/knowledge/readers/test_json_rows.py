@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import json_rows
 from indexes.knowledge.readers.json_rows import JSON_ROWS
+from indexes.knowledge.reading import read_knowledge_base
 from tests.fakes.documents import beside, entries, ids, laid_out, rows
 
 FOX, HEN = {"title": "Fox", "size": 4}, {"title": "Hen", "size": 2}
@@ -138,6 +139,20 @@ def test_each_file_of_a_folder_is_one_row_if_they_are_alike(tmp_path: Path) -> N
     package = written(tmp_path / "package.json", {"name": "zoo", "contributors": [{"name": "Ann"}]})
     zoo = written(tmp_path / "zoo.json", {"title": "Zoo", "animals": [FOX, HEN]})
     assert [row["title"] for row in rows(JSON_ROWS, zoo, package) if "title" in row] == ["Fox", "Hen"]
+
+
+@pytest.mark.parametrize("layout", ["{}.json", "data/{}.json", "{}/info.json"])
+def test_things_are_called_by_their_keys_or_files(tmp_path: Path, layout: str) -> None:
+    things = {name: {"maker": maker, "height": 4} for name, maker in (("Blue Teapot", "Ann Lee"), ("Astrolabe", "Bo"))}
+    (tmp_path / "keyed").mkdir()
+    written(tmp_path / "keyed" / "things.json", things)
+    for name, thing in things.items():
+        file = tmp_path / "files" / layout.format(name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        written(file, thing)
+    for folder in ("keyed", "files"):
+        found = {entity.title: entity.sections[0].text for entity in read_knowledge_base(tmp_path / folder)}
+        assert found == {name: f"Maker: {thing['maker']}\nHeight: 4" for name, thing in things.items()}
 
 
 def test_records_without_usual_titles_and_files_without_rows(tmp_path: Path) -> None:

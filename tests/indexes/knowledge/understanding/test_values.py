@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from indexes.knowledge.document import Document
 from indexes.knowledge.understanding.facts import label_of
 from indexes.knowledge.understanding.values import Understood, fields_listed, shape_of, understood
 from tests.fakes.values import dropped, facts, images, read, sections
@@ -74,7 +75,7 @@ def test_long_values_and_lists_of_described_things_are_sections() -> None:
 
 def test_a_field_is_a_section_or_a_fact_for_all_alike() -> None:
     rows = [{"name": f"T {number}", "text": "Text.", "history": "It is old. " * number} for number in (1, 1, 40)]
-    shape = shape_of(rows, {})
+    shape = shape_of([Document(values=row) for row in rows], {})
     for number, row in enumerate(rows):
         assert [title for title, _ in sections(understood(row, shape, str(number)), shape)] == ["", "History"]
 
@@ -102,6 +103,46 @@ def test_a_field_is_a_section_or_a_fact_for_all_alike() -> None:
 )  # fmt: skip
 def test_the_title_is_found(rows: list[dict[str, Any]], titles: list[str]) -> None:
     assert [entity.title for entity in read(rows)] == titles
+
+
+@pytest.mark.parametrize(
+    ("keys", "titles"),
+    [
+        (["Blue Teapot", "Boeing 747"], ["", ""]),  # then they are called by their keys
+        (["evo-item/metal-coat", "trona"], ["", ""]),
+        (["Дом", "Храм Солнца", "Собор"] + ["Ворота"] * 17, [""] * 20),
+        (["deu", "fra"], ["Maker 0", "Maker 1"]),
+        (["KJFK", "EDDM"], ["Maker 0", "Maker 1"]),
+        (["Q42", "Q182910"], ["Maker 0", "Maker 1"]),
+        (["item_0113", "item_0114"], ["Maker 0", "Maker 1"]),
+        (["heron.jpg", "fox.jpg"], ["Maker 0", "Maker 1"]),
+        (["teapot"], ["Maker 0"]),
+        (["", ""], ["Maker 0", "Maker 1"]),
+    ],
+)
+def test_keys_that_are_names_are_titles_rather_than_the_first_text(keys: list[str], titles: list[str]) -> None:
+    rows = [{"maker": f"Maker {number}", "made": 1890 + number} for number in range(len(keys))]
+    for more, expected in (({}, titles), ({"label": "A"}, ["A"] * len(keys)), ({"Ship name": "B"}, ["B"] * len(keys))):
+        shape = shape_of([Document(values=row | more, id=key) for row, key in zip(rows, keys, strict=True)], {})
+        assert [understood(row | more, shape, "").title for row in rows] == expected
+
+
+def test_fields_are_known_without_the_prefix_of_their_namespace() -> None:
+    row = {
+        "@type": "schema:Thing",
+        "o:title": "Red fox",
+        "dcterms:description": [{"type": "literal", "@value": "It has a white tip."}, {"@value": "It barks."}],
+        "schema:image": {"@id": "fox.jpg"},
+        "dwc:bodyMass": "6 kg",
+        "16:9": "yes",
+    }
+    (fox,) = read([row])
+    assert (fox.title, images(fox)) == ("Red fox", ["fox.jpg"])
+    assert sections(fox) == [
+        ("", "It has a white tip.\nIt barks."),
+        ("Facts", "Type: schema:Thing\nBody mass: 6 kg\n16:9: yes"),
+    ]
+    assert read([{"dc:title": "A", "title": "B", "x:name": "C"}])[0].title == "B"
 
 
 @pytest.mark.parametrize(
