@@ -145,9 +145,9 @@ def _has_ids(rows: Sequence[Row]) -> bool:
 def _title_field(rows: Sequence[Row], is_keyed: bool) -> str:
     """Returns the title field of rows without a usual one; "" if they have a usual one or no candidate.
 
-    It is the first field whose name ends with "name", "title" or "label" ("Airport name"), or else the first short text
-    that differs from row to row, unlike a category; this may be a description. Things that are called by
-    their keys need no such text.
+    It is the first field whose name ends with "name", "title" or "label" ("Airport name"). Without one, things that are
+    called by their keys need no other title; that of others is the first short text that differs from row to row,
+    unlike a category (this may be a description), or the one that differs in most rows, or the first.
     """
     first = rows[0]
     if has_title(lifted(first)) or any(folded(name) in map(folded, GUESSES["title"]) for name in first):
@@ -155,11 +155,16 @@ def _title_field(rows: Sequence[Row], is_keyed: bool) -> str:
     text = field_of(first, "text", {})[0]
     usual = {field_of(first, name, {})[0] for name in ("id", "url", "image")}
     texts = [name for name, value in first.items() if name not in usual and isinstance(value, str) and _is_name(value)]
-    texts = [n for n in texts if not is_reference(n) and sum(bool(row.get(n)) for row in rows) >= len(rows) / 2]
+    texts = [name for name in texts if sum(bool(row.get(name)) for row in rows) >= len(rows) / 2]
+    if all(map(is_reference, texts)) and any(isinstance(value, dict) for value in first.values()):
+        return ""  # titles of museum records are nested
     others = [name for name in texts if name != text]
     named = (name for name in named_titles(first) if name in others)
     different = (name for name in (*others, *texts) if _differs(name, rows))
-    return next(named, "") or ("" if is_keyed else next(different, None) or next(iter(others), ""))
+    if (title := next(named, "")) or is_keyed:
+        return title
+    most = max(others, key=lambda name: _variety(name, rows), default="")
+    return next(different, None) or (most if 2 * _variety(most, rows) > len(rows) else next(iter(others), ""))
 
 
 def _are_names(keys: Sequence[str]) -> bool:
@@ -182,6 +187,12 @@ def _differs(name: str, rows: Sequence[Row]) -> bool:
     """Returns whether the values of a field are names, of which at least nine in ten are distinct."""
     values = [value for row in rows if isinstance(value := row.get(name), str) and value]
     return len(set(values)) >= 0.9 * len(values) and all(map(_is_name, values))
+
+
+def _variety(name: str, rows: Sequence[Row]) -> int:
+    """Returns how many values a field has, 0 if one of them is longer than a name."""
+    values = {str(row.get(name) or "") for row in rows}
+    return len(values) if max(map(len, values)) <= _LONGEST_NAME else 0
 
 
 def _is_name(value: str) -> bool:
