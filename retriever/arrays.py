@@ -12,16 +12,16 @@ from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 _PARSING = Lock()
 
 
-def map_array(path: Path, mode: Literal["r", "r+"] = "r") -> np.memmap[Any, Any]:
-    """Maps the array in a `.npy` file into memory."""
+def map_array(path: Path, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
+    """Maps the array in a `.npy` file into memory: with `r+`, as a `numpy.memmap`, whose items take longer to index."""
     with _PARSING:
-        array = np.lib.format.open_memmap(path, mode=mode)
-    assert isinstance(array, np.memmap)
-    return array
+        array: NDArray[Any] = np.lib.format.open_memmap(path, mode=mode)
+    return array if mode == "r+" else np.asarray(array)
 
 
 def parse_literal(source: str | ast.expr) -> Any:

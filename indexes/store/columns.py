@@ -223,7 +223,7 @@ class StoredColumn:
         values, parts, *_ = column.files
         try:
             self._values = RowFile(folder / values)
-            self._keys: IntArray = np.asarray(map_array(folder / parts))
+            self._keys: IntArray = map_array(folder / parts)
         except ValueError as error:
             raise ValueError(f"{folder / values} or {parts}: {error}; {REBUILD}") from error
         counts, expected = {len(self._values), len(self._keys)}, manifest.counts.columns.get(column.name, 0)

@@ -67,7 +67,7 @@ class Keys(NamedTuple):
 
 def load_owners(folder: Path, manifest: Manifest) -> IntArray:
     """Returns the entity of each further key of an index, ascending, int64 [F]."""
-    return np.asarray(map_array(folder / OWNERS)) if manifest.counts.further_keys else NO_OWNERS
+    return map_array(folder / OWNERS) if manifest.counts.further_keys else NO_OWNERS
 
 
 def as_query(vectors: torch.Tensor, candidates: Candidates, image_weight: float) -> torch.Tensor:
@@ -85,7 +85,7 @@ def load_labeled(folder: Path, manifest: Manifest) -> IntArray:
     """Returns the numbers of the keys that are labeled images, ascending, int64."""
     if manifest.inputs.labeled == "none":
         return np.empty(0, np.int64)
-    return np.asarray(map_array(folder / LABELED_KEYS))
+    return map_array(folder / LABELED_KEYS)
 
 
 def labeled_owners(folder: Path, manifest: Manifest) -> IntArray:

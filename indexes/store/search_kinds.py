@@ -223,7 +223,7 @@ def stored_keys(folder: Path, scratch: Path) -> Keys:
         blocks = ((stored.rows[start : start + BLOCK], stored.read(start, start + BLOCK)) for start in starts)
         count = manifest.counts.entities + manifest.counts.further_keys
         write_vectors(scratch, (count, stored.dimension), blocks)
-        array = np.asarray(map_array(scratch))
+        array = map_array(scratch)
     else:
         array = load_vectors(folder)
     halves = np.split(array, 2, axis=1) if manifest.inputs.candidates == "combined" else [array]

@@ -152,10 +152,9 @@ def _name_of(document: Document, values: Understood, path: str, context: Context
     if not is_file:
         return PurePosixPath(document.id).stem if looks_like_image(document.id) else document.id
     shape = context.shape
-    says_something = document.parts or values.text or values.images or (shape.is_keyed and values.facts)
-    return (
-        note_title(path, context.folder, context.common) if says_something or document.is_page or shape.is_note else ""
-    )
+    content = (document.parts, values.text, values.images, values.facts if shape.is_keyed else ())
+    says_something = document.is_page or shape.is_note or any(content)
+    return note_title(path, context.folder, context.common) if says_something else ""
 
 
 def _named(url: str, path: str, context: Context, is_article: bool) -> str:

@@ -226,11 +226,12 @@ def test_pointers_of_git_lfs_are_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_nothing_but_records_without_titles_lists_their_fields(tmp_path: Path) -> None:
-    record = "<record><recordId>R{0}</recordId><titles><title>Jug {0}</title></titles></record>"
-    put(tmp_path / "kb" / "x.xml", f"<records>{''.join(map(record.format, range(3)))}</records>")
-    with pytest.raises(ValueError, match=r"x\.xml: <record> 1: no title; .* --map title=NAME; it has recordId, titles"):
+    nested = "<what><kind>Jug</kind><names><first>Jug {0}</first><second>Pot</second></names></what>"
+    records = "".join(f"<record><recordId>R{n}</recordId>{nested.format(n)}</record>" for n in range(3))
+    put(tmp_path / "kb" / "x.xml", f"<records>{records}</records>")
+    with pytest.raises(ValueError, match=r"x\.xml: <record> 1: no title; .* it has recordId, what\.kind, what\.names"):
         read(tmp_path / "kb")
-    assert [*read(tmp_path / "kb", title="titles.title")] == ["Jug 0", "Jug 1", "Jug 2"]
+    assert [*read(tmp_path / "kb", title="what.names.first")] == ["Jug 0", "Jug 1", "Jug 2"]
     put(tmp_path / "kb" / "things.csv", "title,made\nFox,1890\n")
     assert [*read(tmp_path / "kb")] == ["Fox"]
     assert left_out(tmp_path / "kb")["entries without a title; if it has another name, pass --map title=NAME"] == 3
