@@ -52,11 +52,13 @@ def host() -> Iterator[RecordingHost]:
 
 
 @pytest.fixture
-def resolved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def resolved(host: RecordingHost, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Records resolved names: the first time to loopback, then elsewhere, as in DNS rebinding."""
-    names: list[str] = []
+    names, real = list[str](), socket.getaddrinfo
 
     def getaddrinfo(name: str | bytes, port: int, *args: Any, **kwargs: Any) -> list[Any]:
+        if name in ("127.0.0.1", b"127.0.0.1") and port not in (80, 443, host.server_port):
+            return real(name, port, *args, **kwargs)  # a thread that asks another test's server
         names.append(name.decode() if isinstance(name, bytes) else name)
         address = "127.0.0.1" if len(names) == 1 else "192.0.2.1"
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
