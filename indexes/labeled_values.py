@@ -14,7 +14,6 @@ Names = Mapping[str, str]
 For an entity's `image`, this may also be a rule of `indexes.knowledge.image_rules`, or `NO_IMAGES`.
 """
 NO_NAMES: Names = MappingProxyType({})
-_PREFIX = re.compile(r"^[A-Za-z][\w.-]*:(?=\w)")
 
 
 def parse_names(pairs: Iterable[str], fields: Collection[str], flag: str = "--map") -> dict[str, str]:
@@ -59,11 +58,6 @@ def _inside(value: Any, path: list[str]) -> Any:
 def folded(name: str) -> str:
     """Normalizes the name of a field: ignores case, spaces, `_` and `-`."""
     return re.sub(r"[\s_-]+", "", name).casefold()
-
-
-def without_prefix(name: str) -> str:
-    """Returns the name of a field without the prefix of its namespace: `title` for `dc:title`."""
-    return _PREFIX.sub("", name)
 
 
 def kind(value: object) -> str:

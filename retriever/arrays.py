@@ -18,13 +18,13 @@ _PARSING = Lock()
 
 
 def map_array(path: Path, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
-    """Maps the array in a `.npy` file into memory: with `r+`, as a `numpy.memmap`, whose items take longer to index."""
+    """Maps an array in a `.npy` file into memory, with `r+` as a `memmap`; raises a ValueError if it is damaged."""
     with _PARSING:
         array: NDArray[Any] = np.lib.format.open_memmap(path, mode=mode)
     return array if mode == "r+" else np.asarray(array)
 
 
 def parse_literal(source: str | ast.expr) -> Any:
-    """Parses a Python literal; raises what `ast.literal_eval` does."""
+    """Parses a Python literal; raises the errors of `ast.literal_eval`."""
     with _PARSING:
         return ast.literal_eval(source)

@@ -77,7 +77,7 @@ class ApiKeys:
 
 
 def _fault(key: str) -> str:
-    """Returns what is wrong with the form of a key, "" if nothing is; most mistakes come from pasting or a shell."""
+    """Returns the mistake that was made in copying a key, as the end of a sentence; "" if none is visible."""
     if re.match(r"bearer\b", key, re.IGNORECASE):
         return ": Bearer is there twice"
     if re.search(r"[\"'`<>]", key):

@@ -46,7 +46,7 @@ NARROW = replace(
 @torch.inference_mode()
 @mock.patch.object(packed_roberta, "TOTALS", range(512, 1025, 512))  # graphs of more tokens take seconds
 def launches(graphs: bool) -> dict[str, Counter[str]]:
-    """Returns what each part of a retrieval launches, once it has run before."""
+    """Returns the kernels that each part of a retrieval launches after a first run."""
     [query], dtype = queries(1), torch.bfloat16
     passages = [section_passage("Entity", "Section", "a river of it " * number) for number in range(10)]
     with pretend_cuda() as device:

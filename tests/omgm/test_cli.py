@@ -139,7 +139,7 @@ def default_of(key: str) -> object:
 
 
 def completions(script: str, *words: str) -> list[str]:
-    """Returns what bash offers for a command line whose last word is not finished."""
+    """Returns bash's completions of a command line whose last word is unfinished."""
     line = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _omgm; echo ${{COMPREPLY[@]}}"
     done = subprocess.run(["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True)
     assert not done.stderr

@@ -154,7 +154,7 @@ def joined(urls: Iterable[str]) -> Path:
 
 
 def plain(result: Any, index: Any) -> Any:
-    """Returns what a result says, with ids instead of rows, and scores up to their last digits."""
+    """Returns the values of a result, with ids instead of rows and without the last digits of scores."""
 
     def rounded(one: Any) -> Any:
         scores = {

@@ -14,7 +14,7 @@ from typing import Any
 from indexes.knowledge.sections import FACTS
 from indexes.knowledge.understanding.fields import field_of, looks_like_image
 from indexes.knowledge.understanding.languages import is_language
-from indexes.labeled_values import folded, without_prefix
+from indexes.labeled_values import folded
 from retriever.arrays import parse_literal
 
 LISTS = (list, tuple)
@@ -282,10 +282,10 @@ def plain_title(title: str) -> str:
 def label_of(name: str, first: bool = True) -> str:
     """Returns the name of a field as words.
 
-    `yearOfBirth` and `year_of_birth` become "Year of birth", `dwc:taxonID` "Taxon ID".
+    `yearOfBirth` and `year_of_birth` become "Year of birth", `taxonID` "Taxon ID".
     """
     if not re.search(r"\s", name):
-        name = without_prefix(name.removeprefix("@"))
+        name = name.removeprefix("@")
         name = _CAMEL.sub(" ", name.replace("_", " ").replace("-", " ")).strip()
         name = " ".join(word.lower() if re.fullmatch(r"[A-Z][a-z]+", word) else word for word in name.split())
     return name[:1].upper() + name[1:] if first else name

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from indexes.image_paths import IMAGE_SUFFIXES
-from indexes.labeled_values import Names, folded, kind, value_at, without_prefix
+from indexes.labeled_values import Names, folded, kind, value_at
 
 _GUESSES = {
     "id": "id _id @id pk object_id uuid guid slug handle accession_number object_number",
@@ -42,6 +42,10 @@ SIZES = (
 _IMAGE_NAME = re.compile(rf"[^<>\"\n]+(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})(?:[?#]\S*)?", re.IGNORECASE)
 _BYTES = ("data:image/", "embedded:")  # beginnings of the addresses of images that are in a file themselves
 _LONGEST_LIST, _DEEPEST = 30, 10  # fields that a message lists, and levels of objects that it looks into
+
+_BESIDE = re.compile(r"\s*\([^()]*\)$")
+_BESIDE_LD = re.compile(rf"^[A-Za-z][\w.-]*:(?=\w)|{_BESIDE.pattern}")
+"""What the name of a field has beside the usual one."""
 
 NO_IMAGES = "none"
 """The value for `--map image=…` with which entities have only the images that they name, even if there are none."""
@@ -90,8 +94,12 @@ def _is_code(name: str, title: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def usual_names(field: str, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the keys of labeled values that may be a field, likeliest first; `Body (HTML)` or `x:body` may be."""
-    by_name = {folded(re.sub(r"\s*\([^()]*\)$", "", without_prefix(key))): key for key in reversed(keys)}
+    """Returns the keys of labeled values that may be a field, likeliest first; `Body (HTML)` may be `body`.
+
+    So may `dc:body` in JSON-LD; elsewhere, as in OpenStreetMap, what is before a colon is no mere namespace.
+    """
+    beside = _BESIDE_LD if "@type" in keys or "@context" in keys else _BESIDE
+    by_name = {folded(beside.sub("", key)): key for key in reversed(keys)}
     by_name |= {folded(key): key for key in reversed(keys)}
     names = (guess if guess in keys else by_name.get(folded(guess)) for guess in GUESSES[field])
     return tuple(dict.fromkeys(name for name in names if name is not None))

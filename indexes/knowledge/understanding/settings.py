@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from indexes.knowledge.understanding.languages import words_of
-from indexes.labeled_values import folded, without_prefix
+from indexes.labeled_values import folded
 
 RIGHTS = re.compile(
     r"licen[cs]es?(?:url|name|link|text)?|rights(?:url|statement)?|usagerights|copyright(?:notice)?|termsofuse"
@@ -103,4 +103,4 @@ def fields_of_system(values: Mapping[str, Any]) -> list[str]:
 @lru_cache(maxsize=4096)
 def local_name(name: str) -> str:
     """Returns the name of a field as by `folded`, without the prefix of its namespace: `postid` for `wp:post_id`."""
-    return folded(without_prefix(name))
+    return folded(name.rpartition(":")[2])

@@ -64,7 +64,7 @@ def other(world: World) -> Iterator[Changer]:
 
 
 def titles(reader: LiveIndex) -> list[str]:
-    """Returns what a batch finds."""
+    """Returns the titles that a search finds, sorted."""
     with reader.pinned():
         rows = reader.search(FakeEncoder().encode_images([painting(0)]), 20)[1][0]
         found = [row for row in rows.tolist() if row >= 0]

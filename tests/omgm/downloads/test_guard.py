@@ -61,7 +61,7 @@ class Recorder(httpcore.AsyncNetworkBackend):
 def connected(
     monkeypatch: pytest.MonkeyPatch, *answers: list[str], refusing: str = "", allow: frozenset[str] = frozenset()
 ) -> list[str]:
-    """Returns what is connected to for a name that resolves to these answers, one after the other."""
+    """Returns the addresses that a client connects to if DNS gives these answers, one per query."""
     left = list(answers)
 
     def resolve(host: str, port: int, *rest: Any, **named: Any) -> list[Any]:

@@ -134,7 +134,7 @@ def test_keys_that_are_names_are_titles_rather_than_the_first_text(keys: list[st
         assert [understood(row | more, shape, "").title for row in rows] == expected
 
 
-def test_fields_are_known_without_the_prefix_of_their_namespace() -> None:
+def test_fields_of_json_ld_are_known_without_the_prefix_of_their_namespace() -> None:
     row = {
         "@type": "schema:Thing",
         "o:title": "Red fox",
@@ -147,9 +147,13 @@ def test_fields_are_known_without_the_prefix_of_their_namespace() -> None:
     assert (fox.title, images(fox)) == ("Red fox", ["fox.jpg"])
     assert sections(fox) == [
         ("", "It has a white tip.\nIt barks."),
-        ("Facts", "Type: schema:Thing\nBody mass: 6 kg\n16:9: yes"),
+        ("Facts", "Type: schema:Thing\nDwc:body mass: 6 kg\n16:9: yes"),
     ]
-    assert read([{"dc:title": "A", "title": "B", "x:name": "C"}])[0].title == "B"
+    assert read([{"@type": "A", "dc:title": "A", "title": "B", "x:name": "C"}])[0].title == "B"
+    (church,) = read(
+        [{"@id": "way/1", "seamark:name": "Light", "Name": "St. Anne", "building:levels": 3, "a:image": "b"}]
+    )
+    assert (church.title, facts(church)) == ("St. Anne", ["Seamark:name: Light", "Building:levels: 3", "A:image: b"])
 
 
 @pytest.mark.parametrize(
