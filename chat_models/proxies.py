@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import ssl
 from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -13,17 +12,19 @@ from urllib.request import getproxies_environment
 
 import httpx
 
+from chat_models.certificates import certificates
+
 _LOCAL = ("localhost", "0.0.0.0", "::")
 
 
 def http_client(url: str | httpx.URL, **settings: Any) -> httpx.AsyncClient:
     """Returns a client for one server, with the proxy that the environment names for it; see `proxy_for`."""
-    return httpx.AsyncClient(trust_env=False, proxy=proxy_for(str(url)), verify=_verify(), **settings)
+    return httpx.AsyncClient(trust_env=False, proxy=proxy_for(str(url)), verify=certificates(), **settings)
 
 
 def sync_http_client(url: str | httpx.URL, **settings: Any) -> httpx.Client:
     """Returns a blocking client for one server; see `http_client`."""
-    return httpx.Client(trust_env=False, proxy=proxy_for(str(url)), verify=_verify(), **settings)
+    return httpx.Client(trust_env=False, proxy=proxy_for(str(url)), verify=certificates(), **settings)
 
 
 def proxy_for(url: str) -> str | None:
@@ -121,12 +122,3 @@ def _shown(value: str) -> str:
     user, at, host = value.rpartition("@")
     scheme, separator, _ = user.partition("://")
     return f"{scheme + separator if separator else ''}…@{host}" if at else value
-
-
-def _verify() -> Any:
-    """Returns the TLS certificates that the environment names, as `trust_env` would use them."""
-    if file := os.environ.get("SSL_CERT_FILE"):
-        return ssl.create_default_context(cafile=file)
-    if folder := os.environ.get("SSL_CERT_DIR"):
-        return ssl.create_default_context(capath=folder)
-    return True

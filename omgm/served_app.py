@@ -70,6 +70,7 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     Raises:
         ValueError: As for `omgm.opening.open_retriever`.
     """
+    from chat_models.certificates import certificates
     from indexes.live.drafts import DraftEditor
     from indexes.live.editor import Editor
     from omgm.kinds import in_parts
@@ -85,6 +86,8 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     from serving.tracing import tracer_of_environment
 
     settings, on_cpu = profile.serving, placement(profile)[0] == "cpu"
+    if settings.image_hosts:
+        certificates()  # before requests wait for it, or for the error
     if settings.log_format == "json":
         log_json()
     cache = ImageCache(settings.cache_mib * 2**20)

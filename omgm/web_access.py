@@ -13,6 +13,7 @@ from typing import Literal
 import httpx
 from PIL import Image
 
+from chat_models.certificates import certificates
 from chat_models.secrets import hidden, keep_secret
 from omgm.downloads.guard import public_addresses
 from omgm.downloads.images.reasons import Failure
@@ -138,7 +139,7 @@ class WebAccess:
 
     def __init__(self, settings: WebSettings) -> None:
         self._settings = settings
-        self._client = httpx.AsyncClient(trust_env=False)
+        self._client = httpx.AsyncClient(trust_env=False, verify=certificates())
         self._closing = AsyncExitStack()
         self._closing.push_async_callback(self._client.aclose)
         self.search: WebSearch | None = None

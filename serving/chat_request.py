@@ -67,9 +67,8 @@ def openai_errors(conversation: str) -> Iterator[None]:
 
 async def _read(request: Request, settings: ServingSettings) -> Any:
     if (kind := content_type_of(request)) != "application/json":
-        raise ApiError(
-            415, "unsupported_media_type", f"the content type must be application/json, got {kind or 'none'}"
-        )
+        message = f"the content type must be application/json, got {kind or 'none'}"
+        raise ApiError(415, "unsupported_media_type", message)
     limit = body_limit(settings, _IMAGES) / 2**20
     message = f"the conversation is larger than {limit:.3g} MiB; leave out earlier images (serving.max_image_bytes)"
     return await read_json(request, settings, ApiError(413, "conversation_too_large", message), _IMAGES)

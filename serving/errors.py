@@ -39,7 +39,6 @@ _SAID = {
 """Our wording of some pydantic errors, by type; the others keep pydantic's."""
 _PREFIX = 3
 """Most parts of a path that clients and proxies are expected to add before a route."""
-_HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 class ApiError(Exception):
@@ -63,20 +62,16 @@ class ApiError(Exception):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self.status = status
-        self.code = code
+        self.status, self.code = status, code
         self.message = without_keys(message)
         self.param = None if param is None else without_keys(param)
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, dict[str, str | None]]:
         """Returns the error as JSON-ready data."""
-        error_type = "invalid_request_error"
-        if self.status >= 500 or self.status == 424:
-            error_type = "server_error"
-        elif self.status == 429:
-            error_type = "rate_limit_error"
-        return {"error": {"message": self.message, "type": error_type, "param": self.param, "code": self.code}}
+        usual = "server_error" if self.status >= 500 else "invalid_request_error"
+        kind = {424: "server_error", 429: "rate_limit_error"}.get(self.status, usual)
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def note(self, scope: Scope) -> None:
         """Records in the scope that the request is answered with this error, for `error_code`."""
@@ -96,8 +91,7 @@ class ApiError(Exception):
 
 def error_code(scope: Scope) -> str:
     """Returns the code of the error that a request was answered with, or "" if there was no error."""
-    code: str = scope.get("state", {}).get("error_code", "")
-    return code
+    return str(scope.get("state", {}).get("error_code", ""))
 
 
 async def noting_status(app: ASGIApp, scope: Scope, receive: Receive, send: Send, note: Callable[[int], None]) -> None:
@@ -141,8 +135,7 @@ def as_api_error(error: Exception, request_id: str) -> ApiError:
     if isinstance(error, EngineError):
         logger.warning("request %s: %s", request_id, error)
         what = getattr(error, "part", "a server that the retrieval depends on")  # a part of an index in parts
-        message = f"{what} does not answer; try again"
-        return ApiError(503, "engine_unavailable", message, headers={"Retry-After": "5"})
+        return ApiError(503, "engine_unavailable", f"{what} does not answer; try again", headers={"Retry-After": "5"})
     logger.error("request %s failed", request_id, exc_info=error)
     return ApiError(500, "internal_error", f"internal error; see the server's log for request {request_id}")
 
@@ -170,7 +163,7 @@ async def _handle_api_error(request: Request, error: Exception) -> JSONResponse:
 
 async def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    code = _HTTP_CODES.get(error.status_code, "http_error")
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
     message, headers = f"{request.method} {request.url.path[:200]}: {error.detail}", dict(error.headers or {})
     if error.status_code == 404:
         parts = [part for part in request.scope["path"].split("/") if part]

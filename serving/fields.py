@@ -67,13 +67,11 @@ def checked_request(
         raise ApiError(422, "too_many_images", f"{message} (serving.max_images)", param="images")
     before = (options.before or () if isinstance(options, RequestOptions) else before)[-FOLLOWED:]
     if not is_unicode("".join((question, *before))):
-        raise ApiError(
-            422, "wrong_type", "the question is not valid Unicode: it has a lone surrogate", param="question"
-        )
+        message = "the question is not valid Unicode: it has a lone surrogate"
+        raise ApiError(422, "wrong_type", message, param="question")
     if options.k is not None and options.k > settings.max_k:
-        raise ApiError(
-            422, "out_of_range", f"k must be between 1 and {settings.max_k} (serving.max_k), got {options.k}", param="k"
-        )
+        message = f"k must be between 1 and {settings.max_k} (serving.max_k), got {options.k}"
+        raise ApiError(422, "out_of_range", message, param="k")
     try:
         filter = filter_of(options.filter or {})
     except ValueError as error:
@@ -120,9 +118,8 @@ def check(model: type[Model], data: Any, name: str = "the body") -> Model:
         message = NO_QUESTION if param == "question" else f"{param} is missing"
         raise ApiError(422, f"missing_{param}", message, param=param)
     if first["type"] == "extra_forbidden":
-        raise ApiError(
-            422, "unknown_option", f"unknown field {_shown(str(first['loc'][-1]))!r} in {param}", param=param
-        )
+        message = f"unknown field {_shown(str(first['loc'][-1]))!r} in {param}"
+        raise ApiError(422, "unknown_option", message, param=param)
     code = "out_of_range" if first["type"] in _RANGES else "wrong_type"
     place = ".".join(str(part) for part in first["loc"])
     raise ApiError(422, code, validation_message(place, first), param=param)

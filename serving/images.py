@@ -66,12 +66,8 @@ def parse_data_uri(uri: str, settings: ServingSettings) -> bytes:
     """
     header, comma, payload = uri.partition(",")
     if not comma or not re.search(r";\s*base64\s*$", header, re.IGNORECASE):
-        raise ApiError(
-            400,
-            "malformed_data_uri",
-            "the image's data URI must have the form data:image/jpeg;base64,...",
-            param="image",
-        )
+        message = "the image's data URI must have the form data:image/jpeg;base64,..."
+        raise ApiError(400, "malformed_data_uri", message, param="image")
     try:
         return _decode_base64(unquote(payload) if "%" in payload else payload, settings)
     except ValueError as error:

@@ -10,6 +10,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from chat_models.certificates import certificates
 from serving.body import body_limit, content_type_of, parse_json, read_body, read_json
 from serving.errors import ApiError
 from serving.fields import NO_QUESTION, CheckedRequest, check, checked_request, no_image, unknown_field
@@ -177,7 +178,7 @@ async def fetch_image(url: str, settings: ServingSettings) -> bytes:
     """
     target, data = _allowed(url, settings), bytearray()
     try:
-        async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=settings.timeout_s) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=certificates(), timeout=settings.timeout_s) as client:
             for _ in range(1 + _REDIRECTS):
                 async with client.stream("GET", target) as response:
                     if response.next_request is not None:
@@ -206,12 +207,8 @@ def _allowed(url: str, settings: ServingSettings) -> httpx.URL:
     place = target.netloc.decode("ascii")
     full = place if target.port else f"{place}:{_PORTS[target.scheme]}"  # httpx omits the scheme's default port
     if {place, full}.isdisjoint(host.lower() for host in settings.image_hosts):
-        raise ApiError(
-            422,
-            "host_not_allowed",
-            f"images cannot be fetched from {place}; send the image itself, as base64",
-            param="image",
-        )
+        message = f"images cannot be fetched from {place}; send the image itself, as base64"
+        raise ApiError(422, "host_not_allowed", message, param="image")
     return target
 
 

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from retriever.models.hybrid import HybridReranker
 from retriever.models.section_encoder import SectionEncoder
 from retriever.text_questions import TextQuestions
-from retriever.types import Reading
+from retriever.types import FloatArray, Reading
 
 TEXT = """\
 What does the sticker say?
@@ -186,3 +190,33 @@ def test_questions_about_the_text_are_told_by_their_meaning(questions: TextQuest
 )
 def test_kinds(questions: TextQuestions, question: str, kind: Reading | None) -> None:
     assert questions.kinds([question]) == [kind]
+
+
+def test_vectors_of_the_examples_are_kept_for_other_processes_of_the_same_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    rng = np.random.default_rng(1)
+    matrix = rng.normal(size=(256, 8)).astype(np.float32)
+    encoded = list[int]()
+
+    def encoder(matrix: FloatArray) -> Callable[[Sequence[str]], FloatArray]:
+        def encode(questions: Sequence[str]) -> FloatArray:
+            encoded.append(len(questions))
+            vectors = np.array([np.bincount(list(text.encode()), minlength=256) for text in questions]) @ matrix
+            return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
+
+        return encode
+
+    first, second, other = (TextQuestions(encoder(one))._fit for one in (matrix, matrix, matrix + 1e-3))
+    assert encoded == [1, encoded[1], 1, 1, encoded[1]] and encoded[1] > 100  # one tells encoders apart
+    for one, same in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(first[0], other[0])
+    [kept, _] = (tmp_path / "omgm").iterdir()
+    kept.write_bytes(kept.read_bytes()[:100])  # torn: made again
+    np.testing.assert_array_equal(TextQuestions(encoder(matrix))._fit[0], first[0])
+    np.testing.assert_array_equal(TextQuestions(encoder(matrix + 1e-3))._fit[0], other[0])
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # nothing can be kept there
+    np.testing.assert_array_equal(TextQuestions(encoder(matrix))._fit[0], first[0])
