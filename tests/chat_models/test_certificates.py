@@ -40,21 +40,9 @@ class Greeting(BaseHTTPRequestHandler):
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate of loopback that nobody has signed, with its key in key.pem."""
     folder = tmp_path_factory.mktemp("certificate")
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=own",
-    ]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "own.pem"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", "key.pem", "-nodes"]
+    name = ["-subj", "/CN=own", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-out", "own.pem"]
+    command = ["openssl", "req", "-x509", *curve, *name]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return folder / "own.pem"
 
