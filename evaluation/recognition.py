@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from evaluation.datasets import Question, find_query_image
 from retriever.asking import QueryRetriever
@@ -24,6 +25,8 @@ from retriever.types import Options, Query, RetrievalResult
 
 _RIDGE = 1e-4
 """Keeps the coefficients of standardized signs finite if these separate right from wrong perfectly."""
+_STEPS, _NEAR = 100, 1e-9
+"""Most steps of Newton's method, and how small the last one is."""
 FOLDS = 2
 CROP = 0.7
 """`Recognition.crop_threshold` as a fitted probability: the best of several crops scores higher by chance than a whole
@@ -63,32 +66,40 @@ def fit(trials: Sequence[Trial], threshold: float = 0.5, ridge: float = _RIDGE) 
     Raises:
         ValueError: All trials have the same verdict.
     """
-    right = torch.tensor([float(trial.right) for trial in trials], dtype=torch.float64)
-    if not 0 < float(right.sum()) < len(right):
+    right = np.array([trial.right for trial in trials], np.float64)
+    if not 0 < right.sum() < len(right):
         raise ValueError(
             "calibration needs images that retrieval gets right and images that it gets wrong in both halves of the "
             "data; use more questions"
         )
-    values = torch.tensor([[getattr(trial.signs, name) for name in SIGNS] for trial in trials], dtype=torch.float64)
-    mean, spread = values.mean(0), values.std(0).clamp(min=1e-9)
-    scaled = (values - mean) / spread
-    weights = torch.zeros(len(SIGNS) + 1, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
+    values = np.array([[getattr(trial.signs, name) for name in SIGNS] for trial in trials], np.float64)
+    mean, spread = values.mean(0), np.maximum(values.std(0, ddof=1), 1e-9)
+    bias, *slopes = _regression((values - mean) / spread, right, ridge)
+    own = Signs(**dict(zip(SIGNS, (slopes / spread).tolist(), strict=True)))
+    return Recognition(float(bias - (slopes / spread * mean).sum()), own, threshold)
 
-    def loss() -> torch.Tensor:
-        optimizer.zero_grad()
-        logits = scaled @ weights[1:] + weights[0]
-        value = torch.nn.functional.binary_cross_entropy_with_logits(logits, right)
-        value = value + ridge * weights[1:].square().sum()
-        value.backward()
-        return value
 
-    with torch.enable_grad():
-        optimizer.step(loss)
-    found = weights.detach()
-    slopes = found[1:] / spread
-    bias = float(found[0] - (slopes * mean).sum())
-    return Recognition(bias, Signs(**dict(zip(SIGNS, slopes.tolist(), strict=True))), threshold)
+def _regression(values: NDArray[np.float64], right: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
+    """Returns the intercept and the coefficients [1 + D] for values [N, D], by Newton's method."""
+    design = np.hstack([np.ones((len(values), 1)), values])
+    penalty = ridge * np.array([0.0, *np.ones(values.shape[1])])
+
+    def loss(weights: NDArray[np.float64]) -> float:
+        logits = design @ weights
+        return float((np.logaddexp(0, logits) - right * logits).mean() + penalty @ weights**2)
+
+    weights = np.zeros(design.shape[1])
+    for _ in range(_STEPS):
+        shares = (1 + np.tanh(design @ weights / 2)) / 2  # the logistic function, which does not overflow so
+        gradient = design.T @ (shares - right) / len(right) + 2 * penalty * weights
+        curvature = design.T * (shares * (1 - shares)) @ design / len(right) + 2 * np.diag(penalty)
+        step = np.linalg.solve(curvature, gradient)
+        while loss(weights - step) > loss(weights) and np.abs(step).max() > _NEAR:
+            step /= 2
+        weights = weights - step
+        if np.abs(step).max() <= _NEAR:
+            break
+    return weights
 
 
 def logit(probability: float) -> float:

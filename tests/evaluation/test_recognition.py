@@ -5,6 +5,8 @@ import random
 from dataclasses import replace
 
 import pytest
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from evaluation.recognition import Trial, fit
 from evaluation.recognition_report import FEWEST, report, with_apart
@@ -30,6 +32,25 @@ def test_the_sign_that_tells_gets_the_weight() -> None:
     assert found.weights.lead == pytest.approx(0.1 / 0.05**2, rel=0.15)
     assert found.of(Signs(lead=0.25)) == pytest.approx(0.45, abs=0.05)  # of all, 45 % are right
     assert all(abs(w) < 0.3 for w in (found.weights.sim_c, found.weights.sim_m, found.weights.distance))
+
+
+@pytest.mark.parametrize(("kind", "ridge"), [("mixed", 1e-4), ("mixed", 0.1), ("apart", 1e-4), ("one apart", 1e-4)])
+def test_nothing_fits_better_than_the_fit(kind: str, ridge: float) -> None:
+    """At the minimum of the loss, as PyTorch computes it, all slopes are zero."""
+    rng, collected = random.Random(len(kind)), list[Trial]()
+    for number in range(60):
+        lead, noise = rng.gauss(0, 1), rng.gauss(0, 1e-3)  # of other sizes; the other signs are the same for all
+        right = {"mixed": rng.random() < 0.5 + 0.3 * math.tanh(lead), "apart": lead > 0, "one apart": number == 7}[kind]
+        collected.append(Trial(f"{number}", Signs(sim_c=noise, lead=5.0 if number == 7 else lead), True, right))
+    found = fit(collected, ridge=ridge)
+    verdicts = torch.tensor([float(trial.right) for trial in collected], dtype=torch.float64)
+    signs = torch.tensor([[t.signs.sim_c, t.signs.lead] for t in collected], dtype=torch.float64)
+    weights = torch.tensor([found.bias, found.weights.sim_c, found.weights.lead], dtype=torch.float64).requires_grad_()
+    scaled = weights[1:] * signs.std(0)
+    loss = binary_cross_entropy_with_logits(weights[0] + signs @ weights[1:], verdicts) + ridge * scaled.square().sum()
+    loss.backward()
+    assert weights.grad is not None and weights.grad.abs().max() < 1e-9
+    assert (found.weights.sim_m, found.weights.lead_w) == (0, 0)
 
 
 def test_the_report_is_of_images_that_the_fit_has_not_seen() -> None:

@@ -8,11 +8,14 @@ from tests.fakes.processes import run_python
 
 CODE = """
 import os, sys
+from evaluation.recognition import Trial, fit
 from omgm.__main__ import main
+from retriever.recognition import Signs
 
 os.chdir(sys.argv[1])
 assert main(["build-index", "--kb", "kb.json", "--images", "images", "--out", "new"]) == 0
 assert main(["ask", "--index", "new", "photo.jpg", "What is the capital of this country?"]) == 0
+fit([Trial(f"{number}", Signs(lead=number % 3), True, number % 2 == 0) for number in range(9)])  # as larger builds do
 unused = {"transformers", "torch._dynamo", "torchvision", "sklearn", "scipy", "pandas", "fastapi", "huggingface_hub"}
 print("imported:", sorted(unused & set(sys.modules)))
 """
