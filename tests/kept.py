@@ -67,7 +67,7 @@ def _stamp(path: Path) -> Hashable:
     return path.resolve(), status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _reading_key(reader: Any, image: Image.Image, side: int) -> Hashable | None:
+def _reading_key(reader: Any, image: Image.Image, side: int | None) -> Hashable | None:
     content = hashlib.sha256(image.tobytes()).digest()
     return (reader.fingerprint, image.mode, image.size, content, side) if reader.fingerprint else None
 

@@ -186,3 +186,18 @@ def test_a_text_line_is_data() -> None:
 def test_the_thread_keeps_its_denormal_numbers() -> None:
     reader().read([written("Tea", 40)[0]])
     assert np.full(8, 1e-40, np.float32).sum() > 0
+
+
+def test_of_a_page_only_the_largest_lines_are_read_to_search_by() -> None:
+    page, _ = written("OAT DRINK", 90, ground=Image.new("RGB", (900, 1200), "white"))
+    for number in range(30):
+        text = f"Line {number} of many that say little about what this is"
+        page, _ = written(text, 22, ground=page, at=(20, 160 + 34 * number))
+    [lines] = reader().read([page], 448)
+    [every] = reader().read([page])
+    assert lines[0].text == "OAT DRINK" and len(lines) < 10 and len(every) > 25  # and not the first ones by chance
+    assert sum((box[2] - box[0]) * 900 / ((box[3] - box[1]) * 1200) for box in (line.box for line in lines)) < 100
+    label, _ = written("OAT DRINK", 60, ground=Image.new("RGB", (640, 480), "white"))
+    for number, text in enumerate(("barista", "organic", "1 liter")):
+        label, _ = written(text, 40, ground=label, at=(20, 120 + 80 * number))
+    assert [line.text for line in reader().read([label], 448)[0]] == [line.text for line in reader().read([label])[0]]
