@@ -26,7 +26,7 @@ from search_agents.budget import Budget
 from search_agents.cache import ResultCache
 from search_agents.corpus import Corpus
 from search_agents.engine import Engine, Policy
-from search_agents.model import Planner
+from search_agents.model import Planner, Schema, Tools
 from search_agents.policies import policy_kind, policy_names, policy_of
 from search_agents.records import Call, Observation
 from search_agents.regions import BoxSetting, ProposeRegions, boxes_of
@@ -329,13 +329,7 @@ class _NoPlanner:
 
     name = "none"
 
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        max_tokens: int,
-        tools: Sequence[Mapping[str, Any]],
-        schema: Mapping[str, Any] | None,
-    ) -> ChatReply:
+    async def reply(self, messages: Sequence[Message], max_tokens: int, tools: Tools, schema: Schema) -> ChatReply:
         """Raises a `ValueError`."""
         raise ValueError(NO_MODEL)
 

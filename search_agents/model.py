@@ -18,6 +18,10 @@ from search_agents.context import count_images, fitted, newest_images, tokens_of
 
 logger = logging.getLogger(__name__)
 
+Tools = Sequence[Mapping[str, Any]]
+"""Tools in the form of the chat API."""
+Schema = Mapping[str, Any] | None
+"""The JSON schema of a reply, if it has one."""
 REASONING_TOKENS = 4096
 """Maximum tokens of a reply after a shorter one was spent on reasoning alone."""
 _SHORTENED = 3
@@ -49,13 +53,7 @@ class Planner(Protocol):
     def name(self) -> str:
         """The model's name."""
 
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        max_tokens: int,
-        tools: Sequence[Mapping[str, Any]],
-        schema: Mapping[str, Any] | None,
-    ) -> ChatReply:
+    async def reply(self, messages: Sequence[Message], max_tokens: int, tools: Tools, schema: Schema) -> ChatReply:
         """Returns the model's reply; servers that do not support `tools` or `schema` ignore them."""
 
     async def aclose(self) -> None:
@@ -79,13 +77,7 @@ class ChatPlanner:
         """The model's name."""
         return self._client.model
 
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        max_tokens: int,
-        tools: Sequence[Mapping[str, Any]],
-        schema: Mapping[str, Any] | None,
-    ) -> ChatReply:
+    async def reply(self, messages: Sequence[Message], max_tokens: int, tools: Tools, schema: Schema) -> ChatReply:
         """Returns the model's reply, with what it was asked without.
 
         Raises:
@@ -127,12 +119,7 @@ class ChatPlanner:
         await self._client.aclose()
 
     async def _send(
-        self,
-        messages: Sequence[Message],
-        max_tokens: int,
-        tools: Sequence[Mapping[str, Any]],
-        schema: Mapping[str, Any] | None,
-        refused: frozenset[str],
+        self, messages: Sequence[Message], max_tokens: int, tools: Tools, schema: Schema, refused: frozenset[str]
     ) -> ChatReply:
         fields: dict[str, Any] = {}
         if tools and "tools" not in refused:
@@ -174,7 +161,7 @@ def _missing(given: int, messages: Sequence[Message], no_images: bool, shortened
         yield "older results"
 
 
-def _with_tools(message: Message, tools: Sequence[Mapping[str, Any]]) -> Message:
+def _with_tools(message: Message, tools: Tools) -> Message:
     """Appends a description of tools to a message."""
     described = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
     return with_text(message, f"The tools:\n{described}")

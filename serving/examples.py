@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -17,16 +16,8 @@ from serving.service import Service
 _SHOWN = 12
 
 
-@dataclass(frozen=True, slots=True)
-class ExampleQuestion:
-    """An image and a question about it."""
-
-    path: Path
-    question: str
-
-
-def read_examples(folder: Path | None) -> dict[str, ExampleQuestion]:
-    """Returns up to 12 examples by name, each image once: first ones of `examples.csv`, or spread over `test.csv`.
+def read_examples(folder: Path | None) -> dict[str, tuple[Path, str]]:
+    """Returns up to 12 images with questions by name: the first of `examples.csv`, or some spread over `test.csv`.
 
     Raises:
         ValueError: Both are missing, or the table lacks a column.
@@ -38,7 +29,7 @@ def read_examples(folder: Path | None) -> dict[str, ExampleQuestion]:
     if not table.is_file():
         raise ValueError(f"examples_dir: {table} does not exist; it must have the columns question, dataset_image_ids")
     images = {path.stem: path for path in sorted((folder / "queries").glob("*.jpg"))}
-    found: dict[str, ExampleQuestion] = {}
+    found = dict[str, tuple[Path, str]]()
     with table.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         if not {"question", "dataset_image_ids"} <= set(reader.fieldnames or ()):
@@ -46,7 +37,7 @@ def read_examples(folder: Path | None) -> dict[str, ExampleQuestion]:
         for row in reader:
             name = row["dataset_image_ids"].split("|")[0].removesuffix(".jpg")
             if name in images and name not in found:
-                found[name] = ExampleQuestion(images[name], row["question"])
+                found[name] = images[name], row["question"]
     names = list(found)
     step = 1 if table == chosen else max(len(names) / _SHOWN, 1)
     return {name: found[name] for name in (names[int(i * step)] for i in range(min(_SHOWN, len(names))))}
@@ -67,10 +58,10 @@ def add_example_routes(app: FastAPI, service: Service) -> None:
     @app.get("/examples", responses=errors())
     async def list_examples() -> list[ExampleOut]:
         """Lists example images with a question each."""
-        return [ExampleOut(image=f"/examples/{name}", question=example.question) for name, example in examples.items()]
+        return [ExampleOut(image=f"/examples/{name}", question=question) for name, (_, question) in examples.items()]
 
     @app.get("/examples/{name}", response_class=Response, responses=IMAGE_RESPONSES)
     async def example_image(name: str) -> Response:
         """Returns the image of an example."""
         missing = ApiError(404, "not_found", f"there is no example {name[:40]!r}", param="name")
-        return await image_file(examples[name].path if name in examples else None, missing)
+        return await image_file(examples[name][0] if name in examples else None, missing)

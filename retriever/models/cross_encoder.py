@@ -146,11 +146,7 @@ class FlagReranker:
 
     @classmethod
     def load(
-        cls,
-        folder: Path,
-        device: str = "cpu",
-        dtype: torch.dtype = torch.float32,
-        max_tokens: int = MAX_TOKENS,
+        cls, folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32, max_tokens: int = MAX_TOKENS
     ) -> FlagReranker:
         """Loads the reranker in `folder` (config, safetensors, tokenizer).
 

@@ -63,11 +63,7 @@ class YesNoReranker:
 
     @classmethod
     def load(
-        cls,
-        folder: Path,
-        device: str = "cpu",
-        dtype: torch.dtype = torch.float32,
-        max_tokens: int = MAX_TOKENS,
+        cls, folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32, max_tokens: int = MAX_TOKENS
     ) -> YesNoReranker:
         """Loads the reranker in `folder` (config, safetensors, tokenizer).
 

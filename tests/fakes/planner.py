@@ -14,6 +14,7 @@ from chat_models.messages import Message
 from chat_models.replies import ChatReply, ToolCall
 from search_agents.budget import Budget
 from search_agents.engine import Engine
+from search_agents.model import Schema, Tools
 from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.records import Observation, Source
 from search_agents.state import AgentRun, Tool
@@ -34,13 +35,7 @@ class ScriptedPlanner:
         self.tools: list[list[str]] = []
         self.schemas: list[Mapping[str, Any] | None] = []
 
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        max_tokens: int,
-        tools: Sequence[Mapping[str, Any]],
-        schema: Mapping[str, Any] | None,
-    ) -> ChatReply:
+    async def reply(self, messages: Sequence[Message], max_tokens: int, tools: Tools, schema: Schema) -> ChatReply:
         self.asked.append(list(messages))
         self.tools.append([tool["function"]["name"] for tool in tools])
         self.schemas.append(schema)

@@ -264,7 +264,7 @@ def test_examples(tmp_path: Path, client: httpx.Client) -> None:
         assert fault(other.get("/examples/c")) == (404, "not_found", "name")
         assert other.get("/examples/..%2Ftest.csv").status_code == 404
     (folder / "examples.csv").write_text("question,dataset_image_ids\nWho?,b\n", encoding="utf-8")  # all of them
-    assert {name: example.question for name, example in read_examples(folder).items()} == {"b": "Who?"}
+    assert {name: question for name, (_, question) in read_examples(folder).items()} == {"b": "Who?"}
 
 
 def test_examples_that_cannot_be_read(tmp_path: Path) -> None:

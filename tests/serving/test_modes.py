@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +21,7 @@ from chat_models.errors import ChatError
 from chat_models.messages import Message
 from chat_models.replies import ChatReply
 from retriever.trail_views import CallStep, RequestStep, RoundStep, TrailOut
+from search_agents.model import Schema, Tools
 from serving.modes import Modes
 from serving.settings import ServingSettings
 from tests.fakes.asking import fault
@@ -50,13 +51,7 @@ class HeldPlanner(ScriptedPlanner):
         self.gate = threading.Event()
         self.canceled = 0
 
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        max_tokens: int,
-        tools: Sequence[Mapping[str, Any]],
-        schema: Mapping[str, Any] | None,
-    ) -> ChatReply:
+    async def reply(self, messages: Sequence[Message], max_tokens: int, tools: Tools, schema: Schema) -> ChatReply:
         found = await super().reply(messages, max_tokens, tools, schema)
         try:
             while not self.gate.is_set():
