@@ -23,6 +23,10 @@ from retriever.images import load_image
 from retriever.recognition import SIGNS, Recognition, Signs, signs_of
 from retriever.types import Options, Query, RetrievalResult
 
+logger = logging.getLogger(__name__)
+
+BATCH = 32
+"""Questions per batch."""
 _RIDGE = 1e-4
 """Keeps the coefficients of standardized signs finite if these separate right from wrong perfectly."""
 _STEPS, _NEAR = 100, 1e-9
@@ -111,13 +115,6 @@ def logit(probability: float) -> float:
 def probability(logit: float) -> float:
     """Returns the inverse of `logit`."""
     return 1 / (1 + math.exp(-logit))
-
-
-logger = logging.getLogger(__name__)
-
-
-BATCH = 32
-"""Questions per batch."""
 
 
 def collect(
