@@ -242,8 +242,7 @@ def log_request(scope: Scope, status: int, began: float) -> None:
 
 def route_of(scope: Scope) -> str:
     """Returns the route of a handled request, such as "/entities/{version}/image", or "none" if it matched no route."""
-    refused: str = scope.get("state", {}).get("refused_route", "none")
-    return getattr(scope.get("route"), "path_format", refused)
+    return str(getattr(scope.get("route"), "path_format", scope.get("state", {}).get("refused_route", "none")))
 
 
 _REFUSALS = {
