@@ -28,6 +28,7 @@ _ENLARGED = 2.0  # at most, so that small print in small images is found
 _MULTIPLE = 32  # of pixels: the detector halves an image five times
 _HEIGHT = 48  # of a line, as the recognizer was trained
 _WIDEST = 2400  # a line that is 50 times as wide as high
+_OUTSIDE = "ground"  # the color of what a line has outside the image: black would look like an "l"
 _GLANCED = 80  # heights of a line that the largest have together, at a smaller side: a page would take six seconds
 _UPRIGHT = 1.5  # a box that is so many times as high as wide has a line that runs up or down
 
@@ -80,9 +81,9 @@ class OCR:
         files = sorted(find_base(name).files.items())
         if len(files) != 2 or not all(file.endswith(".onnx") for file, _ in files):
             raise ValueError(f"base model {name!r} does not read text in images: use {TEXT_READER}")
-        settings = (side, LEAST_CONFIDENCE, _SURE, _ENLARGED, _UPRIGHT, THRESHOLD, CERTAINTY, GROWTH, SMALLEST)
+        sizes = (side, LEAST_CONFIDENCE, _SURE, _ENLARGED, _UPRIGHT, THRESHOLD, CERTAINTY, GROWTH, SMALLEST)
         networks = [network.sha256 for _, network in files]
-        fingerprint = hashlib.sha256(" ".join(map(str, [*networks, *settings])).encode()).hexdigest()
+        fingerprint = hashlib.sha256(" ".join(map(str, [*networks, *sizes, _OUTSIDE])).encode()).hexdigest()
         folder = base_model(name)
         return cls(folder / files[0][0], folder / files[1][0], side, threads, fingerprint)
 
@@ -193,6 +194,7 @@ def _cut(image: Image.Image, box: TextBox, width: float, height: float, angle: f
     d, e = sine * width / size[0] / factor, cosine * height / size[1] / factor
     x, y = (box.x - part[0]) / factor, (box.y - part[1]) / factor
     shift = x - (a * size[0] + b * size[1]) / 2, y - (d * size[0] + e * size[1]) / 2
-    return image.reduce(factor, part).transform(
-        size, Image.Transform.AFFINE, (a, b, shift[0], d, e, shift[1]), Image.Resampling.BICUBIC
-    )
+    inside = image.reduce(factor, part)
+    ground = tuple(np.median(np.asarray(inside), axis=(0, 1)).astype(int).tolist())
+    to_image = (a, b, shift[0], d, e, shift[1])
+    return inside.transform(size, Image.Transform.AFFINE, to_image, Image.Resampling.BICUBIC, fillcolor=ground)

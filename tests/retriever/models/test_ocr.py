@@ -201,3 +201,16 @@ def test_of_a_page_only_the_largest_lines_are_read_to_search_by() -> None:
     for number, text in enumerate(("barista", "organic", "1 liter")):
         label, _ = written(text, 40, ground=label, at=(20, 120 + 80 * number))
     assert [line.text for line in reader().read([label], 448)[0]] == [line.text for line in reader().read([label])[0]]
+
+
+@pytest.mark.parametrize("ground", ["white", "#d0d0a0", "#203040"])
+def test_what_a_line_has_outside_the_image_is_no_letter(ground: str) -> None:
+    """Boxes are larger than their texts, so those at an edge reach beyond it."""
+    color = "black" if ground != "#203040" else "white"
+    for text in ("Oolong", "PEPPER", "100 ml"):
+        image, (left, top, right, bottom) = written(text, 40, color, Image.new("RGB", (300, 120), ground), (60, 40))
+        for box in ((left - 1, 0, 300, 120), (0, 0, right + 1, 120), (left - 1, top - 1, right + 1, bottom + 1)):
+            assert texts(image.crop(tuple(map(int, box)))) == [text]  # type: ignore[arg-type]
+    photo = Image.blend(photograph(450, 280, 1), Image.new("RGB", (450, 280), "white"), 0.5)
+    image, _ = written("Oolong", 40, "#101010", photo, at=(0, 40))
+    assert texts(image) == ["Oolong"]
