@@ -84,7 +84,13 @@ def fit(trials: Sequence[Trial], threshold: float = 0.5, ridge: float = _RIDGE) 
 
 
 def _regression(values: NDArray[np.float64], right: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-    """Returns the intercept and the coefficients [1 + D] for values [N, D], by Newton's method."""
+    """Fits a logistic regression by Newton's method; returns its intercept and coefficients, [1 + D].
+
+    Args:
+        values: The standardized signs, [N, D].
+        right: The verdicts, 0 or 1, [N].
+        ridge: Weight of the squares of the coefficients, not of the intercept.
+    """
     design = np.hstack([np.ones((len(values), 1)), values])
     penalty = ridge * np.array([0.0, *np.ones(values.shape[1])])
 

@@ -68,7 +68,7 @@ class TextReader(Protocol):
         """A hash of weights and settings: readers with the same fingerprint read the same."""
 
     def read(self, images: Sequence[Image.Image], side: int | None = None) -> list[list[TextLine]]:
-        """Returns the lines of text in each image, from top to bottom; at a `side`, only the largest of many."""
+        """Returns each image's lines of text, top to bottom; at a `side` in pixels, only large ones, few of many."""
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ _SHOWN = 12
 
 
 def read_examples(folder: Path | None) -> dict[str, tuple[Path, str]]:
-    """Returns up to 12 images with questions by name: the first of `examples.csv`, or some spread over `test.csv`.
+    """Returns up to 12 images by name, each with one question: first of `examples.csv`, or spread over `test.csv`.
 
     Raises:
         ValueError: Both are missing, or the table lacks a column.

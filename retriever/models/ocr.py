@@ -28,7 +28,7 @@ _ENLARGED = 2.0  # at most, so that small print in small images is found
 _MULTIPLE = 32  # of pixels: the detector halves an image five times
 _HEIGHT = 48  # of a line, as the recognizer was trained
 _WIDEST = 2400  # a line that is 50 times as wide as high
-_OUTSIDE = "ground"  # the color of what a line has outside the image: black would look like an "l"
+_OUTSIDE = "ground"  # as `_cut` colors what a line has outside the image, for the fingerprint: black looks like an "l"
 _GLANCED = 80  # heights of a line that the largest have together, at a smaller side: a page would take six seconds
 _UPRIGHT = 1.5  # a box that is so many times as high as wide has a line that runs up or down
 

@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import httpx
 import pytest
@@ -22,6 +21,7 @@ from omgm.served_app import build_app
 from omgm.web_access import WebAccess, WebSettings
 from serving.requests import fetch_image
 from serving.settings import ServingSettings
+from tests.fakes.listening import answering
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
 
@@ -53,12 +53,8 @@ def url(certificate: Path) -> Iterator[str]:
     context.load_cert_chain(certificate, certificate.with_name("key.pem"))
     server = HTTPServer(("127.0.0.1", 0), Greeting)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield f"https://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with answering(server):
+        yield f"https://127.0.0.1:{server.server_port}/"
 
 
 @pytest.fixture(autouse=True)

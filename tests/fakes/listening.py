@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import HTTPServer
 
 import uvicorn
 
@@ -57,3 +58,16 @@ def free_port() -> int:
     """Returns a port that nothing listens on."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
+
+
+@contextmanager
+def answering(server: HTTPServer) -> Iterator[None]:
+    """Lets a server of the standard library answer requests during a block."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +20,7 @@ from PIL import Image
 from retriever.images import encoded
 from tests.fakes.asking import GREEN, LIMITS, RED, WHEN, ask, ask_json, fault
 from tests.fakes.images import data_uri, image_bytes
+from tests.fakes.listening import answering
 from tests.fakes.service import served
 
 # Faults of the image
@@ -139,12 +139,8 @@ def image_host() -> Iterator[str]:
             """Logs nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Images)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with answering(server):
+        yield f"127.0.0.1:{server.server_port}"
 
 
 def test_images_by_url(tmp_path: Path, client: httpx.Client, image_host: str) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from serving.errors import ApiError
 from serving.requests import fetch_image
 from serving.settings import ServingSettings
+from tests.fakes.listening import answering
 
 NAME = "images.example"
 
@@ -43,12 +43,8 @@ class RecordingHost(HTTPServer):
 @pytest.fixture
 def host() -> Iterator[RecordingHost]:
     server = RecordingHost()
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with answering(server):
+        yield server
 
 
 @pytest.fixture
