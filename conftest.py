@@ -46,6 +46,13 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def garbage_of_other_modules() -> None:
+    """Spares collections what other test modules have imported and keep: one took seconds by the end of a run."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Looks for examples only in the docstrings of modules that have some, because it imports and inspects them."""
