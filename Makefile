@@ -31,7 +31,7 @@ gpu_ready = $(if $(filter $(BIN)/python,$(GPU_PYTHON)),.venv/$(1).stamp)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test test-hostile test-wheel test-ways test-archives test-gpu test-lavis test-engine test-chat lint build-index train-encoder train-sections mine-negatives train-reranker \
+.PHONY: help setup lock demo test test-slow test-hostile test-wheel test-ways test-archives test-gpu test-lavis test-engine test-chat lint build-index train-encoder train-sections mine-negatives train-reranker \
 	train-generator eval sweep calibrate serve figures gpu-day bench-gpu bench-load bench-scale bench-train weights
 
 help:  ## list the targets
@@ -45,8 +45,12 @@ setup: .venv/dev.stamp  ## create .venv with everything for development
 demo: .venv/base.stamp  ## answer questions about flags, then serve the page (ARGS=--once stops after the answers)
 	$(OMGM) demo --port $(PORT) $(ARGS)
 
+TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: .venv/dev.stamp  ## run the tests in two processes; others: make test ARGS="-n 8"
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(TESTS) -m "not slow" $(ARGS)
+
+test-slow: .venv/dev.stamp  ## run the tests that make test leaves out: each takes seconds, to train, to kill processes, ...
+	$(TESTS) -m slow $(ARGS)
 
 test-wheel:  ## build the wheel, install it into a clean environment and use it outside the repository
 	./tests/wheel.sh "$(PYTHON)"

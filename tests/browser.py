@@ -36,6 +36,13 @@ def started(profile: Path) -> Iterator[Browser]:
     driver.quit()
 
 
+def opened_anew(page: Browser, url: str) -> None:
+    """Opens a page as if for the first time: without what its session has stored."""
+    clearing = page.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": "sessionStorage.clear()"})
+    page.get(url)
+    page.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", clearing)
+
+
 def by_id(page: Browser, name: str) -> Any:
     """Returns the element with an id."""
     return page.find_element("id", name)

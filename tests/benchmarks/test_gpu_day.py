@@ -33,6 +33,7 @@ def environment(python: Path, **more: str) -> dict[str, str]:
     return kept | {"GPU_PYTHON": str(python), "CUDA_VISIBLE_DEVICES": ""} | more
 
 
+@pytest.mark.slow
 def test_two_parts_on_a_cpu(small_python: Path, tmp_path: Path) -> None:
     """The step of tests passes only if all of them can be collected with few packages."""
     absent = subprocess.run(
@@ -85,6 +86,7 @@ def test_a_failure_is_shown_and_the_next_step_runs(tmp_path: Path, capsys: pytes
     assert "measured" in (tmp_path / "gpu-day.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_step_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
     child = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
     code = (

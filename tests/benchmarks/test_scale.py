@@ -24,6 +24,7 @@ def test_a_build_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert 0 < found["update_ms_p50"] <= found["found_ms_p50"] and found["not_found"] == 0
 
 
+@pytest.mark.slow
 def test_the_search_part_runs_alone(tmp_path: Path) -> None:
     out = tmp_path / "scale.json"
     out.write_text(json.dumps({"runs": {"7": {"index_bytes": 1}, "1200": {"index_bytes": 2}}}))

@@ -12,6 +12,7 @@ from benchmarks import train
 from tests.oracles.published_loop import PublishedLoop
 
 
+@pytest.mark.slow
 def test_the_report_has_the_promised_keys(tmp_path: Path) -> None:
     options = ["--size", "tiny", "--few", "--batch", "2", "--rounds", "1", "--steps", "1", "--device", "cpu"]
     files = ["--out", tmp_path / "report.json", "--lines", tmp_path / "lines.jsonl"]
@@ -24,6 +25,7 @@ def test_the_report_has_the_promised_keys(tmp_path: Path) -> None:
     assert report["hours_191k"] > report["hours_191k_preparation"] > 0
 
 
+@pytest.mark.slow
 def test_the_first_loss_is_that_of_the_published_loop(tmp_path: Path) -> None:
     data = train.write_data(tmp_path, train.FEW)
     device = torch.device("cpu")

@@ -11,6 +11,7 @@ from tests.paths import ROOT
 PAGES = ("docs/python.md", "README.md")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("example_folder")
 @pytest.mark.parametrize("page", PAGES)
 def test_the_examples_of_a_page_run(page: str) -> None:

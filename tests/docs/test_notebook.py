@@ -11,6 +11,7 @@ import pytest
 from tests.paths import ROOT
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     notebook = json.loads((ROOT / "docs" / "omgm.ipynb").read_text(encoding="utf-8"))
     assert (notebook["nbformat"], notebook["metadata"]["kernelspec"]["language"]) == (4, "python")

@@ -96,6 +96,7 @@ def test_an_upload_resumes(tmp_path: Path, database: Database, monkeypatch: pyte
     np.testing.assert_array_equal(again[:, :9], rows[:1, :9])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.002, 0.05, 0.5])
 def test_a_search_among_some_keys(
     tmp_path: Path, database: Database, share: float, monkeypatch: pytest.MonkeyPatch
@@ -177,6 +178,7 @@ def test_an_index_moves_to_a_database_and_back(tmp_path: Path, database: Databas
     check_same(back, flat)
 
 
+@pytest.mark.slow
 def test_parts_have_tables_of_their_own(tmp_path: Path, database: Database) -> None:
     articles = [*(article(f"e{number}", further=number % 3) for number in range(9)), article("none", image=None)]
     world = World(tmp_path, articles, image_keys=3, search=database.kind, search_uri=database.uri)

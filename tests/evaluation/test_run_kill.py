@@ -55,6 +55,7 @@ def without_times(out: Path, images: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(out.iterdir())}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / "weights" / "embedded").is_dir(), reason="weights/embedded is not there yet")
 def test_a_killed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
     kb, kb_images = write_kb(tmp_path)

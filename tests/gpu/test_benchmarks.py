@@ -21,6 +21,7 @@ def few_graphs() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_models(cuda: Device, tmp_path: Path) -> None:
     assert gpu.main(["--size", "tiny", "--batches", "3", "--runs", "1", "--out", str(tmp_path)]) == 0
     report = json.loads((tmp_path / "gpu.json").read_text())

@@ -31,6 +31,7 @@ def run(*arguments: str) -> None:
     assert main(list(arguments)) == 0
 
 
+@pytest.mark.slow
 def test_build_then_ask(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exact = ["--set", "fusion.tokens=float16"]  # the index of the other tests has the default, bit1
     run("build-index", *SOURCE, "--out", "built", *exact, "--set", "cuda_graphs=true")
@@ -39,6 +40,7 @@ def test_build_then_ask(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     run("index", "tokens", "--index", "built", *QUESTIONS, "--out", "codecs", "--codecs", "int8,bit1")
 
 
+@pytest.mark.slow
 def test_changes_of_an_index(folder: Path) -> None:
     run("index", "add", "--index", "index", "new.jsonl", "--images", "images")
     run("ask", "--index", "index", "photo.jpg", "What is the capital of this country?")
@@ -46,6 +48,7 @@ def test_changes_of_an_index(folder: Path) -> None:
     run("index", "verify", "--index", "index")
 
 
+@pytest.mark.slow
 def test_evaluation_and_tuning(folder: Path) -> None:
     run("evaluate", "--index", "index", *QUESTIONS, "--out", "run")
     assert json.loads(Path("run/metrics.json").read_text())["step2"]["recall@1"] == 1.0
@@ -53,6 +56,7 @@ def test_evaluation_and_tuning(folder: Path) -> None:
     run("sweep", "--recognition", "--index", "index", *LABELED, "--out", "calibrated")
 
 
+@pytest.mark.slow
 def test_trainings(folder: Path) -> None:
     training = [*SOURCE, *LABELED]
     run("train-encoder", *training, "--steps", "1", "--out", "encoder")

@@ -93,6 +93,7 @@ def arithmetic_ms(sections: int, length: int) -> dict[str, float]:
     return times | {part: count / TERABYTES_PER_S / 1e9 for part, count in read.items()}
 
 
+@pytest.mark.slow
 def test_one_question_launches_little_enough_for_its_goal() -> None:
     counted = launches(graphs=True)
     assert all(counts.total() <= BUDGET[part] for part, counts in counted.items()), counted

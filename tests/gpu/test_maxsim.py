@@ -152,6 +152,7 @@ def test_queries_of_full_precision_are_rounded_by_a_float16_at_most(kernel: str)
     check(run(kernel, Problem(longer, given.pairs, given.scores)), given, tolerance=32 * 2**-11)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(INTERPRETED, reason="is the test that starts this process")
 def test_the_triton_kernel_on_the_cpu() -> None:
     pytest.importorskip("triton")
@@ -168,6 +169,7 @@ def test_the_triton_kernel_on_the_cpu() -> None:
     assert f"{len(CASES) * len(DTYPES) + 3} passed" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter does not compile")
 @pytest.mark.parametrize(("dtype", "capability"), [("i8", 80), ("i8", 90), ("fp16", 90), ("fp32", 90)])
 def test_compiles_for_a_gpu_that_is_not_here(

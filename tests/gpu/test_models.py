@@ -38,6 +38,7 @@ def close(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found.cpu().float(), expected.float(), atol=2e-3, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "graphs"), [("embedded", False), ("embedded", True), ("eva", True)])
 def test_the_dual_encoder(cuda: Device, name: str, graphs: bool) -> None:
     expected, model = encoder(name, "cpu"), encoder(name, "cuda")
@@ -57,6 +58,7 @@ def test_the_dual_encoder(cuda: Device, name: str, graphs: bool) -> None:
     close(keys, expected.encode_keys(IMAGES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "graphs"), [("embedded", False), ("embedded", True), ("blip2", True)])
 def test_the_fusion_encoder(cuda: Device, name: str, graphs: bool) -> None:
     expected, model = fusion(name, "cpu"), fusion(name, "cuda")

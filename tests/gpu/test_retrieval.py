@@ -80,6 +80,7 @@ def test_retrieval_gives_what_a_cpu_gives_and_waits_once_per_step(
     assert all(len(found) <= 1 for found in waits.values()), waits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", CODECS)
 def test_a_build_gives_what_a_cpu_gives(cuda: Device, flags: Path, tmp_path: Path, tokens: str) -> None:
     on_cpu = build_flags(flags, Models("cpu"), tmp_path / "cpu", tokens=tokens)

@@ -19,6 +19,7 @@ from tests.gpu.conftest import Card, Device
 ASKED = ["What is the capital of this country?", "Which languages are spoken in this country?"]
 
 
+@pytest.mark.slow
 def test_requests_that_come_together(cuda: Device, example_folder: Path) -> None:
     count = 32 if isinstance(cuda, Card) else 20  # three batches; a pretended device is slow
     profile = load_profile("embedded", ["serving.cache_mib=0", "serving.max_wait_s=60"])

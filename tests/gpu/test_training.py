@@ -73,14 +73,17 @@ def check(cuda: Device, train: Train, out: Path) -> None:
             np.testing.assert_array_equal(value, files[path.name][name], err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["in-batch", "mined", "paper"])
 def test_the_reranker(cuda: Device, world: TrainingWorld, tmp_path: Path, recipe: str | None) -> None:
     check(cuda, reranker(world, world.folder / "fusion", recipe), tmp_path)
 
 
+@pytest.mark.slow
 def test_the_reranker_of_a_blip2(cuda: Device, world: TrainingWorld, blip2_folder: Path, tmp_path: Path) -> None:
     check(cuda, reranker(world, blip2_folder, None), tmp_path)
 
 
+@pytest.mark.slow
 def test_the_encoder(cuda: Device, world: TrainingWorld, tmp_path: Path) -> None:
     check(cuda, encoder(world), tmp_path)

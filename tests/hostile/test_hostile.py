@@ -40,6 +40,7 @@ def test_a_service_under_hostile_requests(tmp_path: Path, monkeypatch: pytest.Mo
         assert is_answered(address)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_service_under_cases_of_its_own_document(tmp_path: Path) -> None:
     pytest.importorskip("schemathesis", reason="needs the extra dev")

@@ -131,6 +131,7 @@ def test_notes_are_read_as_they_were_written(photo: Path, tmp_path: Path) -> Non
     assert nothing.names() == {}
 
 
+@pytest.mark.slow
 def test_the_search_finds_what_comparing_all_pairs_finds() -> None:
     rng = np.random.default_rng(0)
     smooth = rng.integers(0, 256, (700, 4, 4, 3)).repeat(4, axis=1).repeat(4, axis=2).reshape(700, -1)

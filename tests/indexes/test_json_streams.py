@@ -94,6 +94,7 @@ def test_another_encoding_is_named_with_its_line(tmp_path: Path) -> None:
         list(read_items(tmp_path / "a.json"))
 
 
+@pytest.mark.slow
 def test_a_line_of_any_length_takes_constant_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     with path.open("w") as file:

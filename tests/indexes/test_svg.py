@@ -135,6 +135,7 @@ def test_a_drawing_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
         load_any(HALVES.format("").encode(), "a")
 
 
+@pytest.mark.slow
 def test_a_drawing_that_needs_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("resvg_py", reason="needs the extra svg")
     monkeypatch.setattr(svg, "_CPU_SECONDS", 1)

@@ -90,6 +90,7 @@ def test_the_candidate_that_the_model_names_comes_first(folder: Path, opened: Op
         assert one.sections[0].title == "Height" and one.sections[0].text.startswith("Dogwood")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", ["0", "None of them.", "17", ""])
 def test_a_reply_that_names_none_changes_nothing(folder: Path, opened: Opened, reply: str) -> None:
     with ScriptedServer(lambda _: reply or " ") as server:

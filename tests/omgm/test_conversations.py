@@ -21,7 +21,7 @@ from retriever.types import NO_IMAGE, Query
 from serving.app import create_app
 from serving.openai_routes import OPENAI
 from serving.settings import ServingSettings
-from tests.browser import Browser, by_id, wait
+from tests.browser import Browser, by_id, opened_anew, wait
 from tests.fakes.images import data_uri
 from tests.fakes.service import listening
 
@@ -128,6 +128,7 @@ def streamed(client: httpx.Client, path: str, body: dict[str, Any]) -> tuple[str
     return text, events[-1]["omgm"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_chat_and_responses(client: httpx.Client, folder: Path, name: str) -> None:
     turns = CONVERSATIONS[name]
@@ -200,11 +201,10 @@ def test_questions_before_go_to_another_process_and_mix_in_a_batch(omgm: OMGM, f
     assert asyncio.run(omgm.answer_query(queries[0]))[0] == "333 metres"
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_page(chromium: Browser, url: str, folder: Path) -> None:
-    chromium.get(url)
-    chromium.execute_script("sessionStorage.clear()")
-    chromium.refresh()
+    opened_anew(chromium, url)
 
     def turns() -> list[Any]:
         found: list[Any] = chromium.find_elements("class name", "turn")

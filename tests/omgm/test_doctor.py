@@ -161,6 +161,7 @@ def test_two_faiss_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert finding.fix.startswith("pip uninstall -y faiss-cpu faiss-gpu, then pip install")
 
 
+@pytest.mark.slow
 def test_a_broken_torchvision(tmp_path: Path) -> None:
     package(tmp_path, "torchvision", "0.28.0")
     (tmp_path / "torchvision").mkdir()

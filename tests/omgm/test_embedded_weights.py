@@ -37,6 +37,7 @@ def found(queries: Tensor, candidates: Tensor) -> float:
     return float(((queries @ candidates.T).argmax(1) == torch.arange(len(queries))).float().mean())
 
 
+@pytest.mark.slow
 def test_step_1_finds_designs_by_their_image(designs: tuple[list[Image.Image], list[Image.Image]]) -> None:
     encoder = ClipEncoder.load(WEIGHTS / "encoder")
     drawn, photographs = (encoder.encode_images(images) for images in designs)

@@ -93,6 +93,7 @@ CASES = [
 """Every image on every ground at the smallest size, and all pairs of an image, a ground, a size and a place."""
 
 
+@pytest.mark.slow
 def test_every_image_finds_itself_on_any_ground(omgm: OMGM) -> None:
     own = pictures()
     lost = []

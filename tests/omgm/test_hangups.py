@@ -65,6 +65,7 @@ def test_nohup_is_left_as_it_is() -> None:
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
+@pytest.mark.slow
 def test_without_its_terminal_the_service_ends_with_the_signal_s_status() -> None:
     terminal, own = pty.openpty()
     command = [sys.executable, "-c", SERVED.format(port=free_port())]

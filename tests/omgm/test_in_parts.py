@@ -167,6 +167,7 @@ def plain(result: Any, index: Any) -> Any:
     return candidates, recognized, result.crop, result.turned, result.text, result.by_text, result.searched
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_answers_are_those_of_one_machine(
     folder: Path, count: int, whole: Retriever[Index], one_machine: tuple[list[RetrievalResult], list[RetrievalResult]]
@@ -218,6 +219,7 @@ def change(editor: DraftEditor) -> None:
     editor.remove([f"kb/{len(NAMES)}"])
 
 
+@pytest.mark.slow
 def test_changes_at_a_front_are_those_of_one_machine(folder: Path, tmp_path: Path) -> None:
     profile = load_profile("embedded")
     for name in ("index", "in 2"):
@@ -287,6 +289,7 @@ class Asker:
         wait_until(lambda: self.seen[parts] > 1)
 
 
+@pytest.mark.slow
 def test_a_lost_part_is_named_and_comes_back(
     folder: Path, whole: Retriever[Index], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -399,6 +402,7 @@ def test_agents_search_the_text_of_parts(folder: Path) -> None:
             assert kinds == {"label"}
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_run(folder: Path, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
     commands = [shlex.split(line, comments=True)[1:] for line in page.split("```sh\n")[1].split("```")[0].splitlines()]

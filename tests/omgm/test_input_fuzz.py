@@ -110,6 +110,7 @@ def copied(world: Path, folder: Path) -> Path:
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "changes"),
     [

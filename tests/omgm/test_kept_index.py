@@ -68,6 +68,7 @@ def entities_of(index: Path) -> list[tuple[str, str | None]]:
     return [(built.entity(row).id, built.entity(row).image) for row in range(len(built))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", [".", "./", "../my.notes", "./.", "../my.notes/inner/.."])
 def test_a_folder_is_itself_by_any_path(written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kb = write_notes(tmp_path / "my.notes")

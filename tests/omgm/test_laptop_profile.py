@@ -31,6 +31,7 @@ for command in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.platform != "linux" or not shutil.which("unshare") or subprocess.run([*ALONE, "true"]).returncode != 0,
     reason="needs Linux, unshare, and the right to create network namespaces",

@@ -166,6 +166,7 @@ def test_similar_images(url: str, photo: bytes, omgm: OMGM) -> None:
         assert Image.MIME[str(image.format)] == shown[0].mime_type
 
 
+@pytest.mark.slow
 def test_an_index_of_images(examples: Path, tmp_path: Path) -> None:
     """Keys are main images read at two sizes, so an entity's own image is found with a similarity of nearly 1."""
     kb, out, images = examples / "kb.json", tmp_path / "index", examples / "images"
@@ -201,6 +202,7 @@ def test_errors(url: str, photo: bytes, examples: Path) -> None:
     assert "dance" in message(call(url, "dance"))
 
 
+@pytest.mark.slow
 async def test_stdio(examples: Path, photo: bytes) -> None:
     """A client starts the command itself; images may then be files."""
     command = ["-m", "omgm", "mcp", "--index", str(examples / "index"), "--set", "device=cpu"]

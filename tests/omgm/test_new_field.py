@@ -81,6 +81,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DECLARED)
 def test_a_new_field_is_declared_once(kind: str) -> None:
     field = '    mood: Annotated[str, Field(description="How it feels.")] = "unknown"\n'

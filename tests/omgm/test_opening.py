@@ -43,6 +43,7 @@ def test_a_profile_on_the_cpu_never_asks_for_a_gpu(example_folder: Path, monkeyp
     assert retriever.in_flight == 1
 
 
+@pytest.mark.slow
 def test_on_a_gpu_two_batches_at_once_give_the_same_as_one_after_the_other(example_folder: Path) -> None:
     photos = sorted((example_folder / "queries").glob("*.jpg"))[:2]
     queries = [Query(Image.open(photo).convert("RGB"), "What is the capital?", photo.name) for photo in photos]
@@ -116,6 +117,7 @@ def test_questions_about_one_image_share_its_encoding(example_folder: Path) -> N
         assert cache.counts[step, "hit"] >= 2  # more if threads share a batch
 
 
+@pytest.mark.slow
 def test_a_part_of_an_image_is_not_taken_for_the_whole(example_folder: Path) -> None:
     profile = load_profile("embedded")
     plain = open_retriever(profile, example_folder / "index")

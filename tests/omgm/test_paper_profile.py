@@ -63,6 +63,7 @@ def running(command: list[str], environment: dict[str, str], url: str) -> Iterat
         process.communicate(timeout=20)
 
 
+@pytest.mark.slow
 def test_from_an_empty_cache_to_an_answer(
     tmp_path: Path,
     blip2_folder: Path,

@@ -22,7 +22,7 @@ from retriever.types import Query
 from serving.app import create_app
 from serving.openai_routes import OPENAI
 from serving.settings import ServingSettings
-from tests.browser import Browser, by_id, wait
+from tests.browser import Browser, by_id, opened_anew, wait
 from tests.fakes.asking import events, fault
 from tests.fakes.images import data_uri
 from tests.fakes.service import listening
@@ -272,11 +272,10 @@ def test_images_go_to_another_process(omgm: OMGM, photos: dict[str, Path]) -> No
             assert (ALPHA in read.info) == (ALPHA in sent.info)
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_page(chromium: Browser, url: str, photos: dict[str, Path], tmp_path: Path) -> None:
-    chromium.get(url)
-    chromium.execute_script("sessionStorage.clear()")
-    chromium.refresh()
+    opened_anew(chromium, url)
 
     def turn(question: str, count: int) -> Any:
         by_id(chromium, "question").clear()

@@ -192,6 +192,7 @@ def test_a_process_reads_what_the_server_would(processes: RetrieverProcesses) ->
     assert lane.read([WHEN])[0].answer == "1889"
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_fails_its_batch_and_is_replaced(processes: RetrieverProcesses, examples: Path) -> None:
     [lane], queries = processes.lanes, photographs(examples)
     first = lane._process
@@ -209,6 +210,7 @@ def test_a_process_that_ends_fails_its_batch_and_is_replaced(processes: Retrieve
     assert lane.read([WHEN])[0].answer == "1889"
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_be_replaced_is_tried_again(
     processes: RetrieverProcesses, examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +233,7 @@ def test_a_failure_in_a_process_is_one_of_its_batch(processes: RetrieverProcesse
     assert len(processes.retrieve([query])) == 1
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_load_the_models_says_why(tmp_path: Path) -> None:
     processes = RetrieverProcesses(load_profile("embedded"), tmp_path, 1, Counter())
     with pytest.raises(ValueError, match=r"no manifest\.json"):
@@ -262,6 +265,7 @@ def children_of(process: int) -> set[int]:
     return {child for child, name in names.items() if b"spawn_main" in name}
 
 
+@pytest.mark.slow
 @linux
 def test_a_service_survives_its_processes_and_changes_its_index(example_folder: Path) -> None:
     port = free_port()

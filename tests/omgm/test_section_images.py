@@ -91,6 +91,7 @@ def test_in_python_and_in_records(folder: Path, capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out)["evidence"]["images"][2]["caption"] == "Its plan"
 
 
+@pytest.mark.slow
 def test_over_http_while_they_change_and_in_parts(folder: Path, tmp_path: Path) -> None:
     serving = {
         "read_keys": [digest_of(tenant) for tenant in ("acme", "bolt")],

@@ -126,6 +126,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "index"
 
 
+@pytest.mark.slow
 def test_a_build_calibrates_and_the_retriever_uses_it(index: Path, caplog: pytest.LogCaptureFixture) -> None:
     profile = load_profile("embedded", PLAIN)
     found = json.loads((index / RECOGNITION).read_bytes())
@@ -169,6 +170,7 @@ def test_a_build_calibrates_and_the_retriever_uses_it(index: Path, caplog: pytes
     assert main(["index", "verify", "--index", str(index)]) == 0
 
 
+@pytest.mark.slow
 def test_a_finished_calibration_is_kept_and_another_is_the_same(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = load_profile("embedded", PLAIN)
     encoder, fusion = build_encoder(profile), build_fusion(profile)
@@ -194,6 +196,7 @@ def test_a_finished_calibration_is_kept_and_another_is_the_same(index: Path, mon
     assert again["bias"] == pytest.approx(json.loads(written)["bias"], abs=0.01)
 
 
+@pytest.mark.slow
 def test_changes_are_counted_and_calibrated_again(index: Path, tmp_path: Path) -> None:
     folder = tmp_path / "changed"
     shutil.copytree(index, folder)
@@ -217,6 +220,7 @@ def test_changes_are_counted_and_calibrated_again(index: Path, tmp_path: Path) -
     assert outdated_recognition(folder, live) is None
 
 
+@pytest.mark.slow
 def test_an_index_of_a_few_declines_what_it_does_not_hold(tmp_path: Path) -> None:
     rng, profile = random.Random(8), load_profile("embedded", PLAIN)
     designs = [paint(random_design(rng)).convert("RGB") for _ in range(8)]

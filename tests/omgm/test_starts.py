@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.processes import run_python
 
 CODE = """
@@ -21,6 +23,7 @@ print("imported:", sorted(unused & set(sys.modules)))
 """
 
 
+@pytest.mark.slow
 def test_a_build_and_an_answer_import_no_model_library_but_pytorch(example_folder: Path) -> None:
     done = run_python("-c", CODE, example_folder)
     assert done.returncode == 0, done.stderr

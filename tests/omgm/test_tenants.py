@@ -122,6 +122,7 @@ def only(tenant: str, text: str) -> bool:
     return tenant in text.lower() and other not in text.lower()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tenant", TENANTS)
 def test_every_route_shows_a_tenant_only_its_own(service: Service, tenant: str) -> None:
     image = data_uri(encoded(painting(1)))

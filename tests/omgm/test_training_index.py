@@ -30,6 +30,7 @@ def from_index(command: list[str], world: Path, *images: str) -> list[str]:
     return [*command[:start], "--index", str(world / "index"), *images, *command[start + len(kb(world)) :]]
 
 
+@pytest.mark.slow
 def test_a_knowledge_base_trains_like_its_index(world: Path, tmp_path: Path) -> None:
     """Also when the index has labeled images, other settings and tokens; its thumbnails train another model."""
     for train, weights in ((encoder, "encoder"), (reranker, "fusion")):

@@ -74,6 +74,7 @@ def test_the_readme_gets_the_address_of_the_repository() -> None:
     assert with_addresses(text, "") == " more, [d](https://d.org), [e](#e)\n"
 
 
+@pytest.mark.slow
 def test_works_outside_the_repository(unpacked: Path, tmp_path: Path) -> None:
     code = """
 from pathlib import Path

@@ -172,6 +172,7 @@ def change(file: Path, changed: Change) -> None:
     save_file(tensors, file, metadata)
 
 
+@pytest.mark.slow
 def test_one_tensor_is_missing_renamed_or_of_another_shape(model: tuple[Loader, Path]) -> None:
     loader, folder = model
     loader.load(folder)
@@ -197,6 +198,7 @@ def test_one_tensor_is_missing_renamed_or_of_another_shape(model: tuple[Loader, 
     loader.load(folder)
 
 
+@pytest.mark.slow
 def test_the_prefix_of_a_wrapper_is_left_out_if_all_tensors_have_it(model: tuple[Loader, Path]) -> None:
     loader, folder = model
     if loader.adapted:

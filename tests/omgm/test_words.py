@@ -49,6 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_package_is_recognized_by_its_label(folder: Path) -> None:
     with OMGM.open(folder / "index", load_profile("embedded")) as omgm:
         for number, name in enumerate(NAMES[:2]):
@@ -66,6 +67,7 @@ def test_a_package_is_recognized_by_its_label(folder: Path) -> None:
         assert not plain.text and not plain.by_text
 
 
+@pytest.mark.slow
 def test_a_question_about_the_text_is_answered_by_the_image(folder: Path) -> None:
     with OMGM.open(folder / "index", load_profile("embedded")) as omgm:
         known, foreign = package(NAMES[0], 50, 4, "navy", "white"), package("ORGANIC OIL", 90, 4, "navy", "white")
@@ -101,6 +103,7 @@ def test_a_package_on_its_side_is_recognized_by_its_label(folder: Path) -> None:
     assert others[1] == pytest.approx((1 - bottom, left, 1 - top, right), abs=0.02)
 
 
+@pytest.mark.slow
 def test_the_paper_profile_and_an_old_index_read_nothing(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

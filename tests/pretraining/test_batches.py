@@ -29,6 +29,7 @@ def few_scenes() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_stream_begins_anywhere_and_equals_single_batches() -> None:
     batches = EncoderBatches(16, dict.fromkeys(load_flags(), "A summary."))
     stream = BatchStream(batches, workers=0)

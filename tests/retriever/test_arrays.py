@@ -35,6 +35,7 @@ def switching() -> Iterator[None]:
     sys.setswitchinterval(interval)
 
 
+@pytest.mark.slow
 def test_threads_parse_literals_and_headers_at_once(tmp_path: Path, switching: None) -> None:
     np.save(tmp_path / "a.npy", np.arange(6).reshape(2, 3))
     end = time.monotonic() + 3

@@ -201,6 +201,7 @@ def test_another_version_of_the_package_is_not_read(tmp_path: Path, monkeypatch:
     assert replace(TINY, version="1.1").carrier is None
 
 
+@pytest.mark.slow
 def test_a_wheel_with_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loose = replace(TINY, repo="", archive="tiny_model/files/")
     monkeypatch.setattr(base_models, "bases", lambda: {"tiny": loose})

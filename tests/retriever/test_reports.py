@@ -11,6 +11,7 @@ import pytest
 NAMES = ("ORT_DISABLE_TELEMETRY", "RAY_USAGE_STATS_ENABLED")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [None, "as the user says"])
 def test_reports_are_off_before_a_library_is_loaded(chosen: str | None) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in NAMES}

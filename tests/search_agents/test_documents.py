@@ -183,6 +183,7 @@ def test_text_that_no_reader_sees_is_left_out() -> None:
     assert "secret" not in read.text and "entrance costs 5 euros" in read.text and "zerowidth" in read.text
 
 
+@pytest.mark.slow
 def test_a_page_of_tiny_paragraphs_is_bounded() -> None:
     content = page("Many", "a b</p>" + "<p>a b</p>" * 250_000 + "<p>the end").encode()
     read = text_of(WebDocument(content), "https://a/")

@@ -28,7 +28,7 @@ from tests.fakes.planner import ScriptedPlanner, image
 from tests.fakes.searcher import FakeSearcher
 from tests.fakes.world import FakeIndex, FakeRetriever
 
-CASES = 1000
+CASES = 250
 INDEX = FakeIndex()
 
 WHOLE = [
@@ -113,7 +113,8 @@ def tools() -> list[Tool]:
     return [*index.tools(), open_page([index.opener, web]), zoom_in(), rotate()]
 
 
-async def test_a_thousand_malformed_runs() -> None:
+@pytest.mark.slow
+async def test_malformed_runs() -> None:
     """Every policy gets a random sequence of replies."""
 
     given = tools()
@@ -148,6 +149,7 @@ def test_parsers_take_any_text(seed: int) -> None:
         without_thoughts(text), plain_answer(ChatReply(text)), json_object(text), is_abstention(text)
 
 
+@pytest.mark.slow
 def test_long_replies_are_read_at_once() -> None:
     """Reading takes time in proportion to the length: quadratic time would be minutes here."""
     for piece in (*PIECES, "{", '{"a":', "<", "I don't know ", "[1", " \n", "[[", "\u3010", "add_node(", "answer: "):

@@ -79,6 +79,7 @@ def zoomed(arguments: dict[str, Any], boxes: BoxSetting = "auto", repeated: bool
     return color, last_text(planner.asked[0]), last_text(planner.asked[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("convention", "box", "told"),
     [

@@ -293,6 +293,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert load_profile("embedded", [setting]).serving.read_keys == (digest,)
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_page_asks_for_the_key(chromium: Browser, world: World, tmp_path: Path) -> None:
     path = tmp_path / "flag.png"
@@ -323,6 +324,7 @@ def test_the_page_asks_for_the_key(chromium: Browser, world: World, tmp_path: Pa
     chromium.get_log("browser")  # Chromium logs the refusals
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_documentation_takes_the_key(chromium: Browser, world: World) -> None:
     def find(selector: str) -> list[Any]:

@@ -60,6 +60,7 @@ class FailingService:
         return httpx.post(f"{self.url}/answer", files=files, data=data, timeout=20, trust_env=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("behavior", "code", "message"), FAILURES)
 def test_degrades_or_fails_as_asked(
     tmp_path: Path, server: FakeChatServer, behavior: str, code: str, message: str

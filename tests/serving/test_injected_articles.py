@@ -84,6 +84,7 @@ def events_of(text: str) -> list[tuple[str, Any]]:
     return events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", INJECTIONS)
 def test_an_injected_article(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = INJECTIONS[kind]

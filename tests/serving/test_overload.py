@@ -226,6 +226,7 @@ def test_an_upload_that_takes_too_long(tmp_path: Path, length: int) -> None:
         assert head.startswith("http/1.1 408 ") and json.loads(text)["error"]["code"] == "upload_timeout"
 
 
+@pytest.mark.slow
 def test_slow_clients_cost_nothing(tmp_path: Path) -> None:
     """Three hundred that send a byte at a time, and as many that read no answer and no stream, beside normal ones."""
     streaming = json.dumps({"image": data_uri(image_bytes("red")), "question": WHEN, "stream": True}).encode()

@@ -24,7 +24,7 @@ from generators.chat import ChatGenerator
 from retriever.types import ArticleImage
 from serving.keys import digest_of
 from serving.settings import ServingSettings
-from tests.browser import Browser, by_id, screenshot, wait
+from tests.browser import Browser, by_id, opened_anew, screenshot, wait
 from tests.fakes import world as lands
 from tests.fakes.asking import WHEN
 from tests.fakes.chat_server import FakeChatServer
@@ -62,9 +62,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture
 def page(chromium: Browser, world: World) -> Iterator[Browser]:
-    chromium.get(world.url)
-    chromium.execute_script("sessionStorage.clear()")  # what earlier tests asked
-    chromium.refresh()
+    opened_anew(chromium, world.url)
     yield chromium
     faults = [entry["message"] for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"]
     assert [fault for fault in faults if "/answer - Failed to load resource" not in fault] == []
@@ -444,6 +442,7 @@ def test_a_reload_keeps_the_question_and_the_answers(page: Browser, flag: Path) 
     page.execute_script("sessionStorage.clear()")
 
 
+@pytest.mark.slow
 def test_the_page_says_what_failed(chromium: Browser, tmp_path: Path, flag: Path) -> None:
     """A proxy in front of the service answers with pages of its own; photographs are shrunk below its limit of 1 MB."""
     world, lengths, answers = World(tmp_path), list[int](), [413, 502, 504, 200]
@@ -466,9 +465,7 @@ def test_the_page_says_what_failed(chromium: Browser, tmp_path: Path, flag: Path
     assert large.stat().st_size > 1_500_000
     said = []
     with listening(proxy) as url:
-        chromium.get(url)
-        chromium.execute_script("sessionStorage.clear()")
-        chromium.refresh()
+        opened_anew(chromium, url)
         for count in range(1, 5):
             said.append(part(ask(chromium, large if count == 1 else None, WHEN, count), "error").text)
         gone = tmp_path / "gone.png"
@@ -505,6 +502,7 @@ def test_example(page: Browser) -> None:
     assert part(turns(page)[0], "entity").text.startswith("Greenland")
 
 
+@pytest.mark.slow
 def test_under_a_path_of_a_proxy(chromium: Browser, tmp_path: Path, flag: Path) -> None:
     """The proxy strips its path prefix, as nginx does with a trailing slash in `proxy_pass`."""
     (tmp_path / "queries").mkdir()
@@ -603,6 +601,7 @@ def test_keyboard(page: Browser) -> None:
     assert unnamed == []
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing(page: Browser, flag: Path) -> None:
     """The page with an answer and its reasons, an agent's steps, and an error; no horizontal scrolling on a phone."""
     try:
@@ -642,6 +641,7 @@ def tried_out(page: Browser, operation: str, file: Path | None = None) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_documentation(page: Browser, world: World, tmp_path: Path) -> None:
     """The API documentation works without other hosts, including sending a request from it."""
     path = tmp_path / "flag.png"

@@ -255,6 +255,7 @@ def test_what_is_not_http_ends_no_answer_with_another() -> None:
     assert connection.transport.sent.endswith(b"ok") and lingers(connection)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "head", "piece"),
     [

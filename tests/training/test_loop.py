@@ -134,6 +134,7 @@ def test_minutes_only_end_a_run_which_goes_on_without_them(tmp_path: Path, monke
         assert torch.equal(tensor, more.state_dict()[name]), name
 
 
+@pytest.mark.slow
 def test_a_run_says_how_long_its_steps_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

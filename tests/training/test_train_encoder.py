@@ -108,6 +108,7 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(world: Path, monkey
         np.testing.assert_array_equal(value, other[name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_the_projection_of_photographs_is_fitted_to_the_images(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (world / "base").mkdir()
     save_file(random_network(), world / "base" / "model.safetensors")
@@ -220,6 +221,7 @@ def test_the_same_recall_with_a_lower_loss_is_better(world: Path, monkeypatch: p
     assert json.loads((folder / "training.json").read_text())["remarks"] == []
 
 
+@pytest.mark.slow
 def test_steps_are_found_from_the_data(world: Path) -> None:
     assert [steps_for(images) for images in (1, 100, 2_411, 200_000)] == [20, 200, 983, 8945]
     data = data_of(world, photographs_in(world))

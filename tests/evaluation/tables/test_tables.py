@@ -277,6 +277,7 @@ def test_a_generator_reads_whole_articles(tmp_path: Path) -> None:
     assert [answer.answer for answer in finished.value.value] == ["Plain\nAll yellow.\n\nUse\nNone.", None]
 
 
+@pytest.mark.slow
 def test_tables_of_a_small_world(world: Path) -> None:
     runs = runs_of(world)
     # a flag's summary names its colors; "All yellow" is Plain's, so step 1 finds all three

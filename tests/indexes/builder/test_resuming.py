@@ -49,6 +49,7 @@ def test_a_resumed_build_equals_an_uninterrupted_one(world: World, tmp_path: Pat
     assert contents(out) == whole
 
 
+@pytest.mark.slow
 def test_a_build_that_was_really_killed(world: World, tmp_path: Path) -> None:
     kb, images, whole = world
     script = (
@@ -105,6 +106,7 @@ def test_images_that_changed_are_noticed_in_an_unfinished_build(tmp_path: Path) 
     assert contents(tmp_path / "index") == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_killed_while_reading_articles(tmp_path: Path) -> None:
     folder = tmp_path / "kb"
     folder.mkdir()

@@ -60,6 +60,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(parts=PATHS, extension=EXTENSIONS, form=FORMS, written_in=FORMS)
 @pytest.mark.parametrize("spelling", SPELLINGS)

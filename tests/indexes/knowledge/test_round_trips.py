@@ -202,6 +202,7 @@ WRITERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
 @given(things=THINGS)
 @settings(max_examples=8, derandomize=True)

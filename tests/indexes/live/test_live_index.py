@@ -92,6 +92,7 @@ def drawn(draw: random.Random, name: str) -> Entity:
     return article(name, draw.randrange(1000), image, sections, draw.randrange(3) if sections and image else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_any_changes_equal_a_fresh_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Whatever is changed in whatever index, and whether it is compacted in between."""

@@ -103,6 +103,7 @@ def test_a_compaction_is_not_waited_for_and_no_change_is_missed(
     check_same(reader, world.build(final, tmp_path / "fresh"))
 
 
+@pytest.mark.slow
 def test_old_files_can_be_read_until_the_new_ones_are_open(world: World, gate: Gate) -> None:
     """Even if the process that compacted is gone, and with it the old files and logs."""
     reader = world.open()
@@ -282,6 +283,7 @@ def test_an_index_is_freed_when_it_was_replaced(world: World, monkeypatch: pytes
     assert editor.index.compact() and reader.refresh() and base() is None
 
 
+@pytest.mark.slow
 def test_a_forked_process_opens_the_files_itself(world: World) -> None:
     script = """
 import os, sys, threading

@@ -162,6 +162,7 @@ def test_a_cluster_needs_its_extra(
     assert not (tmp_path / "index").exists()
 
 
+@pytest.mark.slow
 def test_a_rebuild_asks_the_chat_model_only_for_what_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,7 @@ def test_the_baselines_of_dynvqa(examples: Path, tmp_path: Path, mode: str, sear
     )
 
 
+@pytest.mark.slow
 def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(examples: Path, tmp_path: Path) -> None:
     photo = (examples / "photo.jpg").read_bytes()
     queries = write_parquet(tmp_path / "plus.parquet", plus_rows([photo] * 4, ["Tokyo"] * 4))

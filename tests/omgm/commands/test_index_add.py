@@ -232,6 +232,7 @@ def test_a_note_that_is_gone_is_removed_whatever_else_was_left_out(
     assert report["pruned"] == 1 and "fish/Cod" not in case.ids()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [csv, jsonl])
 @pytest.mark.parametrize("beside", [{}, VAULT])
 def test_the_rows_of_a_folder_of_tables_stay_unless_all_of_it_was_read(

@@ -80,6 +80,7 @@ def test_a_file_that_covers_little_is_accepted_on_request(
         assert tuple(covered[name] for name in names) == counts
 
 
+@pytest.mark.slow
 def test_the_order_and_coverage_of_negatives(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -89,6 +89,7 @@ def test_what_the_labeled_images_show_is_unknown_without_a_note(
     assert set(metrics["overlap"]["questions"].values()) == {"main"}
 
 
+@pytest.mark.slow
 def test_the_split_that_was_tuned_on_is_known_by_its_images(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,6 +47,7 @@ def test_a_sweep_and_a_training_choose_for_their_mode(world: Path, tmp_path: Pat
     assert load_profile(str(trained / "profile.toml")).fusion.tuned_for == "compat"
 
 
+@pytest.mark.slow
 def test_a_table_names_what_is_not_as_in_the_paper(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

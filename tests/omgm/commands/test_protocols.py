@@ -126,6 +126,7 @@ def test_mmsearch_sends_the_published_prompts_inputs_and_order(examples: Path, t
     assert opened["arguments"]["question"] == "flag of Japan"  # the text is ranked by the requery
 
 
+@pytest.mark.slow
 def test_mmsearch_says_what_replaced_a_published_input(
     examples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -379,6 +380,7 @@ def test_vision_search_assistant_proposes_regions_by_default(examples: Path, tmp
     assert captioned and all(shown(one["messages"][1])[0] != whole for one in captioned)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "tools", "images"),
     [

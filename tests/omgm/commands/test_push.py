@@ -51,6 +51,7 @@ def test_the_folder_of_a_training(
     assert "has no .safetensors file; is it a model folder?" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(UPLOADS_WARN)
 def test_a_killed_upload_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -15,6 +15,7 @@ from tests.fakes.processes import run_python
 from tests.paths import ROOT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "expected"), [(None, 1), ("2", 2)])
 def test_models_of_the_embedded_service_take_one_thread_unless_told_otherwise(given: str | None, expected: int) -> None:
     threads = load_profile("embedded").serving.model_threads
@@ -29,6 +30,7 @@ def test_models_of_the_embedded_service_take_one_thread_unless_told_otherwise(gi
     assert done.stdout.split() == [str(expected)] * 2
 
 
+@pytest.mark.slow
 def test_what_is_logged_before_the_service_runs_is_json_too() -> None:
     given = ["serve", "--kb", "nowhere.csv", "--port", str(free_port()), "--set", 'serving.log_format="json"']
     code = (
@@ -42,6 +44,7 @@ def test_what_is_logged_before_the_service_runs_is_json_too() -> None:
     assert late["message"] == "late" and "Corrupt EXIF data" in warned["message"]
 
 
+@pytest.mark.slow
 def test_the_log_of_a_service_has_no_query_strings(example_folder: Path) -> None:
     command = [sys.executable, "-m", "omgm", "serve", "--verbose", "--index", str(example_folder / "index")]
     command += ["--set", "serving.processes=0"]  # others take seconds to start

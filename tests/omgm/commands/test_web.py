@@ -54,6 +54,7 @@ def record(web: FakeWeb, folder: Path, *more: str) -> int:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.skipif(find_chromium() is None, reason="Chromium is not installed: apt-get install chromium")
 def test_a_recorded_web_is_replayed_bit_by_bit(

@@ -26,6 +26,7 @@ def tried(*options: str) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.slow
 def test_pages_images_and_knowledge_bases_reach_no_private_address() -> None:
     report = tried()
     assert report["doors"].keys() == {"page", "knowledge base", "image"}
@@ -35,6 +36,7 @@ def test_pages_images_and_knowledge_bases_reach_no_private_address() -> None:
     assert report["public"] == ["fetched"] * 3 and report["reached"] == [PUBLIC]
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.skipif(find_chromium() is None, reason="Chromium is not installed: apt-get install chromium")
 def test_a_browser_reaches_no_private_address_on_its_own_either() -> None:

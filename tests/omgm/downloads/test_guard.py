@@ -130,6 +130,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_no_packet_reaches_a_private_server_behind_a_gateway() -> None:
     """In a network of its own, whose only interface has the addresses that a NAT64 gateway would translate."""
     alone = ["unshare", "--net", "--map-root-user"]

@@ -89,6 +89,7 @@ def test_a_folder_stays(tmp_path: Path) -> None:
         local_folder(str(tmp_path / "nowhere"))
 
 
+@pytest.mark.slow
 def test_download_and_work_offline(hub: FakeHub, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A dry run, the download in a process that only its environment leads to the hub, again, and without a network."""
     path, cache = profile(tmp_path, "org/clip", "org/text"), tmp_path / "cache"

@@ -3,12 +3,15 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from omgm.__main__ import main
 from tests.fakes.downloads import FILES, downloaded, fetch_command, missing_reasons, write_kb_of
 from tests.fakes.processes import kill_omgm_when
 from tests.fakes.web import serve_web
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
     with serve_web(dict(FILES)) as web:
         web.files["twin.jpg"] = FILES["7.jpg"]

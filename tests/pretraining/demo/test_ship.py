@@ -5,6 +5,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from omgm.demo import ARCHIVE
@@ -12,6 +13,7 @@ from pretraining.demo import ship
 from pretraining.demo.build import write_demo
 
 
+@pytest.mark.slow
 def test_what_is_shipped_is_what_the_code_draws(tmp_path: Path) -> None:
     """All of it is drawn again; if this fails, run `python -m pretraining.demo.ship` and look at what has changed."""
     write_demo(tmp_path, examples_only=True)

@@ -52,6 +52,7 @@ def trained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, torch.Te
     return read_weights(folder / "checkpoint.safetensors")
 
 
+@pytest.mark.slow
 def test_a_killed_training_resumes_and_its_weights_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write([TOWER, COLOR, NONE], tmp_path / "examples.jsonl")
     monkeypatch.setattr(train, "SAVED", 2)

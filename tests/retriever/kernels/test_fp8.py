@@ -77,6 +77,7 @@ def test_what_is_not_finite_is_not_hidden(wrong: float) -> None:
     assert (restored[0] == 1).all() and restored[1].sum().isnan()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(INTERPRETED, reason="is the test that starts this process")
 def test_the_triton_kernel_on_the_cpu() -> None:
     pytest.importorskip("triton")

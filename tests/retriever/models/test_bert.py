@@ -97,6 +97,7 @@ def test_layers_give_what_those_of_transformers_give() -> None:
             assert torch.allclose(found[given.bool()], expected[given.bool()], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_reader_does_without_transformers() -> None:
     """Importing them takes longer than all else that a service's processes do to start."""
     code = "import sys, generators.reader.reader, retriever.step3_sections; print('transformers' in sys.modules)"

@@ -393,6 +393,7 @@ def test_a_model_without_two_towers_is_refused(tmp_path: Path) -> None:
         ClipEncoder.load(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["small", "clip", "siglip", "eva"])
 def test_a_device_is_not_waited_for(kind: str, tmp_path: Path) -> None:
     encoder = small_encoder()

@@ -139,6 +139,7 @@ def test_a_batch_gives_what_single_images_give() -> None:
         assert list(threads.map(lambda image: reader().read([image])[0], images)) == batch
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     st.sampled_from(["Oolong", "PEPPER", "Made in Peru", "No. 471", "best before"]),
@@ -188,6 +189,7 @@ def test_the_thread_keeps_its_denormal_numbers() -> None:
     assert np.full(8, 1e-40, np.float32).sum() > 0
 
 
+@pytest.mark.slow
 def test_of_a_page_only_the_largest_lines_are_read_to_search_by() -> None:
     page, _ = written("OAT DRINK", 90, ground=Image.new("RGB", (900, 1200), "white"))
     for number in range(30):

@@ -77,6 +77,7 @@ def published(folder: Path, inputs: Sequence[str | Image.Image]) -> Tensor:
     return torch.stack([state / state.norm() for state in states])
 
 
+@pytest.mark.slow
 def test_the_vectors_are_the_published_ones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Qwen3VLEncoder.load(folder)
     images, texts = published(folder, [*pictures()]), published(folder, [*TEXTS])

@@ -150,6 +150,7 @@ def test_a_silent_server_is_given_up(shots: Shots, monkeypatch: pytest.MonkeyPat
         shots.take("hang/a.html")
 
 
+@pytest.mark.slow
 def test_a_killed_browser_is_started_again(shots: Shots) -> None:
     pipe = shots.loop.submit(shots.browser._started()).result(60)
     os.killpg(pipe._process.pid, signal.SIGKILL)
@@ -177,6 +178,7 @@ def test_without_a_browser_it_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_page_that_never_shows_anything_is_said(shots: Shots) -> None:
     shots.web.files["busy.html"] = b"<p>text<script>while (true) {}</script>"
     browser = Chromium(public_connect(frozenset({shots.web.place})), "omgm-test", seconds=1.5)

@@ -26,6 +26,7 @@ pytest.importorskip("peft")
 pytestmark = needs_server
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # asked for by peft 0.21
 def test_the_generator_gets_the_answer_that_was_learned(llama: Path, transformers_server: str, tmp_path: Path) -> None:
     from peft import PeftModel

@@ -171,6 +171,7 @@ def test_the_rate_warms_up_and_falls_as_a_cosine(llama: Path, samples: Path, tmp
     assert [row["learning_rate"] for row in rows(tmp_path)] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_small_set_is_learned_by_heart(llava: Path, samples: Path, tmp_path: Path, trained: list[Any]) -> None:
     config = replace(
         SMALL, steps=30, batch_size=6, accumulate=1, learning_rate=3e-2, rank=16, lora_alpha=32, save_every=30
@@ -180,6 +181,7 @@ def test_a_small_set_is_learned_by_heart(llava: Path, samples: Path, tmp_path: P
     assert losses[-1] < losses[0] / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llama", "llava"])
 def test_a_killed_run_ends_with_the_same_bytes(
     kind: str, request: pytest.FixtureRequest, samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -234,6 +236,7 @@ def test_a_finished_run_is_not_repeated(
         train(llama, samples, tmp_path, replace(SMALL, rank=8), overwrite=True)  # as the message suggests
 
 
+@pytest.mark.slow
 def test_checkpointed_activations_change_nothing(llava: Path, samples: Path, tmp_path: Path) -> None:
     plain, sparing = tmp_path / "plain", tmp_path / "sparing"
     config = replace(SMALL, steps=3, dropout=0.0)
@@ -306,6 +309,7 @@ def test_without_peft_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch)
         require_peft()
 
 
+@pytest.mark.slow
 def test_the_other_processes_wait_until_the_first_has_removed_what_it_replaces(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "checkpoint-2").mkdir(parents=True)
     (tmp_path / "checkpoints" / "checkpoint-2" / "trainer_state.json").write_text("{}")
@@ -315,6 +319,7 @@ def test_the_other_processes_wait_until_the_first_has_removed_what_it_replaces(t
     assert json.loads((tmp_path / "checkpoints" / "run.json").read_text()) == {"samples": "new"}
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_processes(llama: Path, samples: Path, tmp_path: Path) -> None:
     config = replace(SMALL, steps=None, epochs=4, batch_size=1, accumulate=1, dropout=0.0)
     train(llama, samples, tmp_path / "alone", replace(config, accumulate=2))

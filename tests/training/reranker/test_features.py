@@ -91,6 +91,7 @@ def test_a_killed_run_computes_only_what_is_missing(
     assert (whole.folder / "00000.bin").stat().st_size == 2 * 17 * 24 * 2
 
 
+@pytest.mark.slow
 def test_worker_processes_change_nothing(blip2_folder: Path, images: ImageTable, tmp_path: Path) -> None:
     fusion = QFormerFusion.load(blip2_folder)
     alone = compute(fusion, images, tmp_path / "alone", [2] * 5)

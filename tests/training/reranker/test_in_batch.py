@@ -165,6 +165,7 @@ def stored_image(made: TrainingSet, row: int) -> Image.Image:
     return Image.fromarray(made.store.read([row], [0])[0].permute(1, 2, 0).numpy())
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_the_tower_learns(world: TrainingWorld, data: RerankerData, tmp_path: Path) -> None:
     config = replace(CONFIG, steps=40, validate_every=10, learning_rate=3e-3, validation_share=0.0, batch_size=12)
     out = train_reranker(world.folder / "fusion", data, tmp_path, config).folder

@@ -34,6 +34,7 @@ def run(world: TrainingWorld, out: Path, config: RerankerTrainingConfig = CONFIG
     return train_reranker(world.folder / "fusion", world.data, out, config).folder
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_the_result_loads(world: TrainingWorld, tmp_path: Path) -> None:
     config = replace(CONFIG, steps=48, validate_every=16, learning_rate=3e-3, validation_share=0.0, batch_size=6)
     out = run(world, tmp_path, config)
@@ -159,6 +160,7 @@ def test_the_held_out_images_depend_on_name_share_and_seed_alone() -> None:
     assert not any(is_held_out(name, 0.0, 0) for name in names)
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one_with_twice_the_batch(world: TrainingWorld, tmp_path: Path) -> None:
     config = RerankerTrainingConfig(
         recipe="paper", steps=10, batch_size=4, precision="float32", learning_rate=1e-4, validation_share=0.25
@@ -177,6 +179,7 @@ def test_two_processes_equal_one_with_twice_the_batch(world: TrainingWorld, tmp_
     assert float(first["loss"]) == pytest.approx(float(second["loss"]), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_two_processes_average_their_gradients(world: TrainingWorld, tmp_path: Path) -> None:
     config = RerankerTrainingConfig(
         recipe="in-batch", steps=3, batch_size=6, precision="float32", validation_share=0.25, tokens_per_forward=512
@@ -191,6 +194,7 @@ def test_two_processes_average_their_gradients(world: TrainingWorld, tmp_path: P
     assert float((start["query_tokens"] - expected["query_tokens"]).abs().max()) > 1e-4
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_processes(world: TrainingWorld, tmp_path: Path) -> None:
     config = replace(CONFIG, recipe="paper", steps=8, batch_size=4, precision="float32", learning_rate=1e-4)
     run(world, tmp_path / "alone", replace(config, accumulate=2))

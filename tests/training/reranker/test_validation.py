@@ -85,6 +85,7 @@ def test_beta_is_the_one_with_the_most_evidence_first() -> None:
     assert best_beta(samples, scored, 1.0, Even(), {0: "q"}, {0: ["a", "b"]}) == (0.7, 1.0)  # 0.45 to 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "labeled", "several", "tokens", "mode", "seed"),
     [

@@ -96,6 +96,7 @@ def test_questions_learn_to_find_their_sections(run: Callable[..., Path]) -> Non
     assert (cosines.argmax(1) == np.arange(12)).mean() > 0.5
 
 
+@pytest.mark.slow
 def test_a_killed_training_resumes_with_the_same_result(
     run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
