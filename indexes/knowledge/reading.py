@@ -177,7 +177,8 @@ class _Reading:
             if not reason:
                 return meaning
         if not reason and isinstance(meaning, Meaning):
-            entity = self._identities.of(meaning.entity, place, path)
+            row = document.values if document is not None and document.values and not document.parts else None
+            entity = self._identities.of(meaning.entity, place, path, row)
             if entity is not None:
                 return entity if isinstance(entity, ValueError) else replace(meaning, entity=entity)
             reason = "copies of entities in other files"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sqlite3
 from pathlib import Path
@@ -140,6 +141,27 @@ def test_copies_in_another_folder_are_left_out(tmp_path: Path) -> None:
     as_json(tmp_path / "dist")
     assert len(list(read_knowledge_base(tmp_path))) == len(NAMES)
     assert left_out(tmp_path)["copies of entities in other files"] == len(NAMES)
+
+
+def test_rows_are_copies_by_their_values_however_their_files_are_understood(tmp_path: Path) -> None:
+    story = "It was built of stone from the quarry, and burned down three times in a hundred years."
+    made = [("Alt", "Austria", 11, story, ""), ("Burg", "Belgium", 12, story[::-1], ""), *CASTLES]
+    rows = [dict(zip(("name", "country", "age", "story", "remark"), one, strict=True)) for one in made]
+    for country in {row["country"] for row in rows}:
+        own = [row for row in rows if row["country"] == country]
+        put(tmp_path / "by-country" / f"{country}.json", json.dumps(own))
+    put(tmp_path / "castles.json", json.dumps(rows))
+    with (tmp_path / "export.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    assert sorted(entity.title for entity in read_knowledge_base(tmp_path)) == sorted(str(row["name"]) for row in rows)
+    assert left_out(tmp_path)["copies of entities in other files"] == 2 * len(rows)
+
+
+CASTLES = [
+    (f"Castle {n}", "Chile", n, f"{n} meters of wall.", f"Nobody lives in its {n} towers. " * 9) for n in range(5)
+]
 
 
 def test_one_bad_entry_is_not_the_end_of_a_small_table(tmp_path: Path) -> None:
