@@ -246,7 +246,7 @@ def first_of_each(rows: Sequence[int]) -> dict[int, int]:
 
 
 def targets_among(keys: Sequence[int], owners: Sequence[int]) -> Targets:
-    """Returns what images should find: the key of their entity, if there is one.
+    """Maps each image to the key of its entity, which it should find; one whose entity has no key has no target.
 
     Args:
         keys: The entity of each key, all distinct.

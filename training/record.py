@@ -47,9 +47,9 @@ class TrainingRecord:
 
 
 def environment(*packages: str) -> dict[str, object]:
-    """Returns what decides, besides the settings, whether a repetition is equal to the last bit.
+    """Returns what else than the settings must be the same for a repetition to be bit-identical.
 
-    That is versions, the kernels that this machine's processors run, and the threads among which sums are divided.
+    These are versions, the processor's instruction set, the GPU, and the threads that sums are divided among.
     """
     names = ("torch", "transformers", "tokenizers", "numpy", "pillow", *packages)
     return {

@@ -6,10 +6,9 @@ import posixpath
 import re
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +19,10 @@ from retriever.types import Entity
 
 
 class Identities:
-    """Gives entities ids, and finds copies; 50 to 150 bytes per entity.
+    """Gives entities ids, and finds copies; 50 to 100 bytes per entity.
 
     If the source has `several` files, the same id in two of them means two things, unless these are equal: tables
-    number their rows, and a site's public folder has copies of its sources. Rows are equal if their texts or their
-    values are: what a field is depends on the other rows of its file.
+    number their rows, and a site's public folder has copies of its sources.
     """
 
     def __init__(self, *, several: bool) -> None:
@@ -36,16 +34,13 @@ class Identities:
         """Counts an entry that is no entity, so that numbers in ids are those of entries."""
         self._count += 1
 
-    def of(
-        self, entity: Entity, place: str, path: str, row: Mapping[str, Any] | None = None
-    ) -> Entity | ValueError | None:
+    def of(self, entity: Entity, place: str, path: str) -> Entity | ValueError | None:
         """Returns an entity with an id of its own, or why it cannot be used; `None` for a copy of another one.
 
-        An entity without an id is called by its title, with its number if an earlier one has the same title. The `row`
-        has the values that it was made from, if it was made from values alone.
+        An entity without an id is called by its title, with its number if an earlier one has the same title.
         """
         self._count += 1
-        if self._several and self._is_copy(entity, path, row):
+        if self._several and self._is_copy(entity, path):
             return None
         if not entity.id and entity.title:
             is_new = self._titles.add(hash_id(entity.title))
@@ -63,17 +58,15 @@ class Identities:
             return ValueError(f"{place}: field 'id': {entity.id!r} occurs a second time; every entity needs its own")
         return replace(entity, id=other)
 
-    def _is_copy(self, entity: Entity, path: str, row: Mapping[str, Any] | None) -> bool:
-        """Returns whether another file has the same entity, with the same values or texts."""
+    def _is_copy(self, entity: Entity, path: str) -> bool:
+        """Returns whether another file has the same entity, with the same texts."""
         if path != self._path:
             for content in self._of_file:
                 self._copies.add(content)
             self._path, self._of_file = path, array("q")
-        contents = [hash_id(_content(entity))]
-        if row is not None:
-            contents.append(hash_id(_values(entity.title, row)))
-        self._of_file.extend(contents)
-        return bool(entity.sections) and any(content in self._copies for content in contents)
+        content = hash_id(_content(entity))
+        self._of_file.append(content)
+        return bool(entity.sections) and content in self._copies
 
 
 def is_whole_file(place: str, path: str) -> bool:
@@ -83,12 +76,6 @@ def is_whole_file(place: str, path: str) -> bool:
 
 def _content(entity: Entity) -> str:
     return "\0".join((entity.id, entity.title, *(f"{one.title}\0{one.text}" for one in entity.sections)))
-
-
-def _values(title: str, row: Mapping[str, Any]) -> str:
-    """Returns the values of a row, with numbers as a CSV file has them, and none that are empty."""
-    filled = (f"{name}\0{value}" for name, value in row.items() if value not in (None, "", [], {}))
-    return "\0".join((title, *sorted(filled)))
 
 
 def _bad_unicode(entity: Entity) -> str:

@@ -177,8 +177,7 @@ class _Reading:
             if not reason:
                 return meaning
         if not reason and isinstance(meaning, Meaning):
-            row = document.values if document is not None and document.values and not document.parts else None
-            entity = self._identities.of(meaning.entity, place, path, row)
+            entity = self._identities.of(meaning.entity, place, path)
             if entity is not None:
                 return entity if isinstance(entity, ValueError) else replace(meaning, entity=entity)
             reason = "copies of entities in other files"

@@ -82,7 +82,7 @@ def number_of(text: str) -> int:
 
 
 def differences(ours: Sequence[float], theirs: Sequence[float | None], replies: Sequence[str]) -> list[Any]:
-    """Returns what differs; where the published code fails, our score must be 0."""
+    """Returns our score, theirs and the reply wherever the two differ; `None`, where their code fails, counts as 0."""
     rows = zip(ours, theirs, replies, strict=True)
     return [row for row in rows if abs(row[0] - (row[1] or 0.0)) > 1e-9]
 

@@ -135,7 +135,7 @@ def train_generator(
 
 
 def _less_memory(config: GeneratorTrainingConfig) -> str:
-    """Returns what reduces the memory of a training."""
+    """Names the settings that make a training need less memory."""
     checkpointing = "" if config.checkpointing else "--gradient-checkpointing, "
     return (
         f"use {checkpointing}a smaller --batch-size (with a proportionally larger --accumulate for the same step), a "

@@ -55,7 +55,7 @@ class ImageTable:
         return self.articles.load(name.name)
 
     def contents(self) -> Items:
-        """Returns what the images are, without the folder of query images, so that the data may be moved."""
+        """Returns the images by kind and name, query images without their folder, so that the data may be moved."""
 
         def files() -> Iterator[tuple[object, Path | bytes]]:
             for kind, name in self.names:

@@ -218,7 +218,7 @@ def _agree(out: Path, data: RerankerData, settings: dict[str, object], setup: Se
 
 
 def _inputs_of(data: RerankerData) -> dict[str, object]:
-    """Returns what a training reads, for `agree`."""
+    """Returns the inputs of a training by name; a run goes on only if they `agree` with those it began with."""
     questions = [question for question in data.questions if not isinstance(question, ValueError)]
     asked = ((q.id, [q.question, q.image_id, q.entity_ids, q.section_index]) for q in questions)
     ids = dict.fromkeys(question.image_id for question in questions)

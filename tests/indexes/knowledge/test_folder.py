@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sqlite3
 from pathlib import Path
@@ -143,25 +142,14 @@ def test_copies_in_another_folder_are_left_out(tmp_path: Path) -> None:
     assert left_out(tmp_path)["copies of entities in other files"] == len(NAMES)
 
 
-def test_rows_are_copies_by_their_values_however_their_files_are_understood(tmp_path: Path) -> None:
-    story = "It was built of stone from the quarry, and burned down three times in a hundred years."
-    made = [("Alt", "Austria", 11, story, ""), ("Burg", "Belgium", 12, story[::-1], ""), *CASTLES]
-    rows = [dict(zip(("name", "country", "age", "story", "remark"), one, strict=True)) for one in made]
-    for country in {row["country"] for row in rows}:
-        own = [row for row in rows if row["country"] == country]
-        put(tmp_path / "by-country" / f"{country}.json", json.dumps(own))
-    put(tmp_path / "castles.json", json.dumps(rows))
-    with (tmp_path / "export.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-    assert sorted(entity.title for entity in read_knowledge_base(tmp_path)) == sorted(str(row["name"]) for row in rows)
-    assert left_out(tmp_path)["copies of entities in other files"] == 2 * len(rows)
-
-
-CASTLES = [
-    (f"Castle {n}", "Chile", n, f"{n} meters of wall.", f"Nobody lives in its {n} towers. " * 9) for n in range(5)
-]
+def test_things_that_say_the_same_are_no_copies_if_their_author_tells_them_apart(tmp_path: Path) -> None:
+    said = {"title": "Tower of the fire brigade", "license": "CC BY-SA 4.0", "text": "It was seen from the river."}
+    for photo in "ab":  # a file beside each photograph
+        put(tmp_path / "photos" / f"{photo}.json", json.dumps(said))
+    put(tmp_path / "first.json", json.dumps({"t1": said, "t2": {**said, "title": "Bridge"}}))
+    put(tmp_path / "second.json", json.dumps({"t3": said, "t4": {**said, "title": "Gate"}}))
+    ids = [entity.id for entity in read_knowledge_base(tmp_path)]
+    assert sorted(ids) == ["photos/a", "photos/b", "t1", "t2", "t3", "t4"]
 
 
 def test_one_bad_entry_is_not_the_end_of_a_small_table(tmp_path: Path) -> None:
