@@ -39,7 +39,7 @@ SAME = 0.2
 that were made smaller or saved again with a lower quality differ by at most 0.17, all other images by at least 0.33."""
 _NOISE = 1.0
 """Levels by which copies may differ if they have no contrast."""
-_DRAFT = 8 * SIDE
+_DRAFT = 16 * SIDE
 _COARSE = 4
 _ROUNDING = 0.1
 _BLOCK, _PAIRS = 512, 1 << 15

@@ -97,12 +97,13 @@ def open_retriever(
         live: Whether to follow changes that are not yet compacted, including future ones by other processes; otherwise
             an index with such changes is refused.
         index: The index, if it is already open with `encoder` and `fusion`.
-        cache: Where the profile's models cache what they compute from images.
+        cache: Where the profile's models cache what they compute from images; by default, 16 MiB.
 
     Raises:
         ValueError: The index or a model is missing, or they do not match; the message says what to do.
     """
     warn_of_pair(profile)
+    cache = cache or ImageCache(1 << 24)  # what is not surely recognized is looked at again
     front = kind_of("omgm.indexes", "parts")(folder) if in_parts(folder) else None
     folder, follow = (folder, FollowingIndex.open) if front is None else (front.folder, front.open)
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,7 +19,8 @@ GAIN = 0.05
 What fills only a part of the frame scores .05 to .36 higher there, two fifths of the images of something else less.
 With other encoders, any gain counts.
 """
-_SIDE = 512  # pixels of the longer side of the image that is turned and cut; models' inputs are smaller
+_NUMBERS = itertools.count()
+_SIDE = 512  # pixels of the longer side of the image that is turned and cut, at least; models' inputs are smaller
 
 Retrieve = Callable[[Sequence[Query], int | None], list[RetrievalResult]]
 """Returns one result per query, after so many steps."""
@@ -51,13 +53,17 @@ def declined(
 
 
 def _small(query: Query) -> Query:
-    image, content = query.image, content_of(query.image)
-    scale = min(1.0, _SIDE / max(image.size))
-    width, height = (max(1, round(side * scale)) for side in image.size)
-    small = image.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=2.0)
-    if content is not None:
-        set_content(small, content)
-    return replace(query, image=small)
+    times = max(query.image.size) // _SIDE
+    return query if times < 2 else showing(query, query.image.reduce(times), "small")
+
+
+def named(query: Query) -> Query:
+    """Returns a query whose image has a key, so that what is computed from it is kept for further looks at it."""
+    if content_of(query.image) is not None:
+        return query
+    image = query.image.copy()  # whoever has the image may change it
+    set_content(image, f"query {next(_NUMBERS)}")
+    return replace(query, image=image)
 
 
 def showing(query: Query, image: Image.Image, name: str) -> Query:

@@ -17,7 +17,7 @@ from retriever.asking import EntityIndex, TokenIndex
 from retriever.borders import trim
 from retriever.fusion import KEYPOINTS, WORDS, agreed, fuse
 from retriever.image_cache import ImageCache, set_content
-from retriever.images import load_image, load_small
+from retriever.images import load_image
 from retriever.maxsim import ScoreMode, max_sim_spans
 from retriever.protocols import Align, Finish, FusionEncoder, Verify
 from retriever.texts import blip_caption
@@ -27,9 +27,6 @@ logger = logging.getLogger(__name__)
 
 COMPARED = 3
 """How many of the best candidates' images are laid on the query's."""
-_LEAST = 128
-"""Pixels in both directions of these images, at least; twice what is compared."""
-
 _KEPT = 1 << 25
 """Bytes of such images of the index that are kept."""
 
@@ -146,7 +143,7 @@ class FusionRerank:
         kind, content = "within" if within else "small", f"{path} {state.st_mtime_ns} {state.st_size}"
         image: Image.Image | Literal[False] | None = self._images.get(kind, content)
         if image is None:
-            whole = load_image(path) if within else load_small(path, _LEAST)
+            whole = load_image(path)
             image = trim(whole) if within else whole
             image = False if within and image is whole else image  # kept, too, or each query would read the file again
             if image:

@@ -194,8 +194,32 @@ def test_images_are_small_where_they_are_turned(retriever: Retriever[Index]) -> 
     queries = [Query(Image.new("RGB", size, "red"), "") for size in ((4000, 3000), (30, 20), (1, 9000))]
     results = [RetrievalResult("", [], {}, recognized=share) for share in (0.1, 0.1, 0.1)]
     small = declined(queries, results, STRICT)
-    assert [query.image.size for query in small.values()] == [(512, 384), (30, 20), (1, 512)]
+    assert [query.image.size for query in small.values()] == [(572, 429), (30, 20), (1, 530)]
     assert declined(queries, [replace(result, recognized=None) for result in results], STRICT) == {}
+
+
+def test_looks_at_an_image_without_a_key_share_one_and_its_owner_sees_none(retriever: Retriever[Index]) -> None:
+    keys: list[str | None] = []
+
+    def again(
+        retrieve: Retrieve,
+        queries: Sequence[Query],
+        shown: Sequence[Query],
+        results: Sequence[RetrievalResult],
+        recognition: Recognition,
+    ) -> list[RetrievalResult]:
+        keys.extend(content_of(query.image) for query in shown)
+        return list(results)
+
+    retriever.refine = again
+    query, named = on_its_side("France", 0), on_its_side("France", 0)
+    set_content(named.image, "the file's digest")
+    for one in (query, query, named):
+        retriever.retrieve([one])
+    first, second, own = keys[0], keys[-2], keys[-1]
+    assert first is not None and second is not None and first != second and own == "the file's digest"
+    query.image.paste("red", (0, 0, 300, 200))
+    assert content_of(query.image) is None
 
 
 def test_through_http_the_response_says_how_far_it_was_turned(retriever: Retriever[Index]) -> None:

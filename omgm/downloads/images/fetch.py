@@ -244,7 +244,7 @@ def as_jpeg(data: bytes, side: int) -> bytes:
     if not data:
         raise Failure("empty")
     try:
-        image = load_any(data, max_pixels=MAX_PIXELS, max_side=side)
+        image = load_any(data, max_pixels=MAX_PIXELS, max_side=2 * side)
     except ImageError as error:
         begin = f"; begins with {data[:12]!r}" if error.problem == "unknown_format" else ""
         raise Failure(_REASONS[error.problem], f"{error}{begin}") from error
