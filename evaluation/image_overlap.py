@@ -42,10 +42,12 @@ class ImageOverlap:
     Attributes:
         images: The image of each question, by the question's id.
         places: One place for each question whose image is elsewhere, by the question's id.
+        repeated: How many questions are about the same image as an earlier one, in the same words.
     """
 
     images: KnownImages
     places: Mapping[str, str]
+    repeated: int = 0
 
     @classmethod
     def of(
@@ -70,7 +72,9 @@ class ImageOverlap:
             logger.warning(
                 "%s: the index has labeled images, but no note of their content (%s): %s", folder, NOTE, what
             )
-        return cls(images, places)
+        pixels = {id: row.tobytes() for id, row in zip(images.ids, images.signatures, strict=True)}
+        asked = [(pixels[one.id], one.question) for one in questions if one.id in pixels]
+        return cls(images, places, len(asked) - len(set(asked)))
 
     def __call__(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """Returns the entries for `metrics.json`: which questions, their share, and the figures of all others."""
@@ -83,7 +87,8 @@ class ImageOverlap:
 
     def _entries(self, n: int, others: Mapping[str, Any]) -> dict[str, Any]:
         count = n - others["n"]
-        return {"n_overlap": count, "overlap": {"share": count / n, "questions": dict(self.places), "others": others}}
+        overlap = {"share": count / n, "questions": dict(self.places), "others": others}
+        return {"n_overlap": count, "n_repeated": self.repeated, "overlap": overlap}
 
 
 def images_of(questions: Iterable[Question], folder: Path) -> KnownImages:

@@ -54,6 +54,18 @@ def evaluated(world: Path, name: str, out: Path, *more: str) -> dict[str, Any]:
     assert main([*command, "--out", str(out)]) == 0
     return read_object(out / "metrics.json")
 
+def test_what_is_asked_twice_is_counted(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.loads(line) for line in (world / "copies.jsonl").read_text().splitlines()]
+    first, second = rows[0], next(row for row in rows if row["image"] != rows[0]["image"])
+    image = Image.open(world / "photos" / f"{first['image']}.webp")
+    image.save(world / "photos" / "renamed.png")
+    asked = [first, first | {"id": "again"}, first | {"id": "renamed", "image": "renamed"}]
+    others = [first | {"id": "words", "question": "What else?"}, first | {"id": "other", "image": second["image"]}]
+    write_jsonl(world / "twice.jsonl", *asked, *others)
+    assert evaluated(world, "twice.jsonl", tmp_path / "run")["n_repeated"] == 2
+    assert "2 about the same image as an earlier one, in the same words" in capsys.readouterr().out
+
+
 
 def test_questions_about_copies_of_labeled_images_are_counted(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
