@@ -44,7 +44,7 @@ class ServingSettings(BaseModel):
         max_image_bytes: Largest upload of an image, in bytes.
         max_image_pixels: Largest width times height of an image.
         max_images: Most images of a question.
-        max_image_side: Larger images are shrunk to this longest side, in pixels.
+        max_image_side: Larger images are shrunk to this longest side, or down to half, in pixels.
         max_question_chars: Longest question, in characters.
         max_k: Largest `k` of a request.
         max_batch: Most queries per batch; 8 in the embedded profile.
