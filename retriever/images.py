@@ -218,8 +218,7 @@ def _shrunk(image: Image.Image, side: int) -> Image.Image:
             image = _to_rgb(image)
     halvings = min(math.ceil(max(image.size) / side).bit_length() - 1, 3)
     image.draft(None, (image.width >> halvings, image.height >> halvings))  # JPEG's reader halves, others do nothing
-    times = math.ceil(max(image.size) / side)
-    return image.reduce(times) if times > 1 else image
+    return image.reduce(math.ceil(max(image.size) / side))
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

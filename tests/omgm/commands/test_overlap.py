@@ -54,6 +54,7 @@ def evaluated(world: Path, name: str, out: Path, *more: str) -> dict[str, Any]:
     assert main([*command, "--out", str(out)]) == 0
     return read_object(out / "metrics.json")
 
+
 def test_what_is_asked_twice_is_counted(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [json.loads(line) for line in (world / "copies.jsonl").read_text().splitlines()]
     first, second = rows[0], next(row for row in rows if row["image"] != rows[0]["image"])
@@ -64,7 +65,6 @@ def test_what_is_asked_twice_is_counted(world: Path, tmp_path: Path, capsys: pyt
     write_jsonl(world / "twice.jsonl", *asked, *others)
     assert evaluated(world, "twice.jsonl", tmp_path / "run")["n_repeated"] == 2
     assert "2 about the same image as an earlier one, in the same words" in capsys.readouterr().out
-
 
 
 def test_questions_about_copies_of_labeled_images_are_counted(
