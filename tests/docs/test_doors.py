@@ -12,10 +12,10 @@ from tests.docs.test_layers import LEVEL, imports
 from tests.paths import ROOT
 
 DOORS = {
-    "serving/app.py": 6_160,
-    "training/reranker/train.py": 11_550,
-    "evaluation/run.py": 4_510,
-    "indexes/builder/build.py": 9_830,
+    "serving/app.py": 6_150,
+    "training/reranker/train.py": 11_530,
+    "evaluation/run.py": 4_495,
+    "indexes/builder/build.py": 9_815,
     "omgm/api.py": 11_345,
 }
 """The most lines that a file may pull in, itself included. A bar only goes down.
