@@ -16,6 +16,7 @@ from evaluation.records import RECORDS, outcome_of, read_records
 from evaluation.significance import LEVEL, RESAMPLES, difference, figure
 from evaluation.summary import counts_line
 from indexes.image_copies import KnownImages
+from retriever.files import read_object
 from retriever.wording import counted
 
 QuestionKey = tuple[str, str, str]
@@ -23,6 +24,7 @@ QuestionKey = tuple[str, str, str]
 MetricScores = dict[str, dict[QuestionKey, float]]
 """For each metric, the scores (0 to 1) of the questions that have one."""
 HARMONIC = "infoseek, harmonic mean of the splits"
+_MADE_FROM = "run.json"
 _LATENCIES = ("retrieve_p50", "answer_p50")
 
 
@@ -35,12 +37,14 @@ class FinishedRun:
         metrics: Its `metrics.json`.
         outcomes: Its outcomes by question.
         images: The image of each question, by the question's id; none if the run does not note them.
+        knowledge_base: A hash of the knowledge base of its index, if the run notes it.
     """
 
     folder: Path
     metrics: Mapping[str, Any]
     outcomes: Mapping[QuestionKey, Outcome]
     images: KnownImages
+    knowledge_base: str | None = None
 
 
 def compare(
@@ -83,7 +87,8 @@ def compare(
     common = [key for key in runs[0].outcomes if all(key in run.outcomes for run in runs)]
     if not common:
         raise ValueError("the runs have no question in common (same id, image and text); compare runs of one file")
-    problem = "; ".join(filter(None, [problem, *_other_images(runs, labels, common)]))
+    others = [*_other_images(runs, labels, common), *_other_knowledge(runs, labels)]
+    problem = "; ".join(filter(None, [problem, *others]))
     tables = [_metric_scores(run, common) for run in runs]
     names = list(dict.fromkeys(name for table in tables for name in table))
     shared = [name for name in names if all(name in table for table in tables)]
@@ -129,7 +134,9 @@ def load_run(folder: Path) -> FinishedRun:
             )
     if not outcomes or not dataset:
         raise ValueError(f"{folder}: the run has no questions or does not name its data set")
-    return FinishedRun(folder, metrics, outcomes, KnownImages.load(folder / NOTE))
+    made_from = read_object(folder / _MADE_FROM) if (folder / _MADE_FROM).is_file() else {}
+    of_index = (made_from.get("index") or {}).get("inputs", {})
+    return FinishedRun(folder, metrics, outcomes, KnownImages.load(folder / NOTE), of_index.get("knowledge_base"))
 
 
 def _named_alike(run: FinishedRun, first: FinishedRun) -> FinishedRun:
@@ -150,6 +157,13 @@ def _other_images(runs: Sequence[FinishedRun], labels: Sequence[str], keys: Sequ
         known = {id for id, *_ in keys} & {*first.ids} & {*run.images.ids}
         if others := len(known) - len(run.images.same(first, ((id, id) for id in known))):
             yield f"in {label}, {others} of {counted(len(keys), 'common question')} show other images"
+
+
+def _other_knowledge(runs: Sequence[FinishedRun], labels: Sequence[str]) -> Iterator[str]:
+    """Says of each run whether its index is of another knowledge base than that of the first."""
+    for run, label in zip(runs[1:], labels[1:], strict=True):
+        if None not in (run.knowledge_base, runs[0].knowledge_base) and run.knowledge_base != runs[0].knowledge_base:
+            yield f"the index of {label} is of another knowledge base"
 
 
 def _metric_scores(run: FinishedRun, keys: Sequence[QuestionKey]) -> MetricScores:

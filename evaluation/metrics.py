@@ -29,6 +29,7 @@ class Outcome:
         unanswered: Whether the generator abstained.
         failed: Why the query failed, if it did.
         gold_missing: Whether the index lacks all right entities.
+        section_missing: Whether it has one of them, but not the right section.
         section_ranks: In reading order, the rank (from 1) of the right section (`section`; absent if the data set names
             none) and of the first section that contains an answer (`pseudo`); `None` if not among the candidates.
         answer_scores: The answer's score by each metric, the data set's own first; empty without a generator.
@@ -47,6 +48,7 @@ class Outcome:
     unanswered: bool = False
     failed: str | None = None
     gold_missing: bool = False
+    section_missing: bool = False
     section_ranks: Mapping[str, int | None] = field(default_factory=dict)
     answer_scores: Mapping[str, float] = field(default_factory=dict)
     confidence: float | None = None
@@ -136,6 +138,7 @@ def counts_of(outcomes: Sequence[Outcome]) -> dict[str, int]:
         "n_failed": sum(o.failed is not None for o in outcomes),
         "n_images_missing": sum(o.failed is not None and o.failed.startswith("image:") for o in outcomes),
         "n_gold_missing": sum(o.gold_missing for o in outcomes),
+        "n_section_missing": sum(o.section_missing for o in outcomes),
         "n_without_reference": sum(o.without_reference for o in outcomes),
         "n_unanswered": sum(o.unanswered for o in outcomes),
         "n_nearly": sum(o.nearly for o in outcomes),

@@ -190,6 +190,7 @@ def is_near(answer: str | None, references: Sequence[str]) -> bool:
 
 def outcome_of(record: QueryRecord) -> Outcome:
     """Returns the part of a record that the metrics need."""
+    gold = record.gold
     return Outcome(
         id=record.id,
         groups={"question_type": record.question_type, "split": record.split, "category": record.category},
@@ -198,12 +199,13 @@ def outcome_of(record: QueryRecord) -> Outcome:
         answer_correct=record.answer_correct,
         unanswered=record.unanswered,
         failed=record.failed,
-        gold_missing=record.gold.missing,
+        gold_missing=gold.missing,
+        section_missing=not gold.missing and gold.section is not None and gold.section_title is None,
         section_ranks=record.section_ranks,
         answer_scores=record.answer_scores,
         confidence=record.confidence,
-        entity_known=bool(record.gold.entities),
+        entity_known=bool(gold.entities),
         ending=record.ending,
-        without_reference=record.answer_correct is not None and not record.gold.answers,
-        nearly=record.answer_correct is False and is_near(record.answer, record.gold.answers),
+        without_reference=record.answer_correct is not None and not gold.answers,
+        nearly=record.answer_correct is False and is_near(record.answer, gold.answers),
     )

@@ -49,6 +49,7 @@ COUNTS = {
     "n_failed": "failed",
     "n_images_missing": "of them without a usable image",
     "n_gold_missing": "about entities that the index lacks",
+    "n_section_missing": "whose right section the index lacks",
     "n_without_reference": "without a reference",
     "n_unanswered": "unanswered",
     "n_overlap": "with an image that the index or the profile's training has, too",

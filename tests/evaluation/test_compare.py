@@ -37,6 +37,15 @@ def by_name(comparison: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in comparison["metrics"]}
 
 
+def test_runs_over_other_knowledge_bases_are_told(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name, [line("q0", 1, 1.0)]) for name in ("old", "new", "revised", "unknown")]
+    for folder, knowledge_base in zip(folders[:3], ("1c", "1c", "2d"), strict=True):
+        (folder / "run.json").write_text(json.dumps({"index": {"inputs": {"knowledge_base": knowledge_base}}}))
+    (folders[3] / "run.json").write_text("{}")
+    assert compare(folders)["warning"] == "the index of revised is of another knowledge base"
+    assert "warning" not in compare(folders[:2])
+
+
 def test_two_runs_by_hand(tmp_path: Path) -> None:
     first = write(tmp_path / "first", [line(f"q{i}", 1 if i < 2 else 7, float(i < 2)) for i in range(6)])
     lost = line("q0", None, 0.0, failed="image: lost", ranks={}, section_ranks={"section": None, "pseudo": None})

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.metrics import CUTOFFS, rank_of, recall_at_k
-from evaluation.records import GoldRecord, QueryRecord, SectionRecord, from_json, read_records, to_json
+from evaluation.metrics import CUTOFFS, counts_of, rank_of, recall_at_k
+from evaluation.records import GoldRecord, QueryRecord, SectionRecord, from_json, outcome_of, read_records, to_json
 from evaluation.trec import reading_order, write_trec
 from retriever.types import ArticleImage, Evidence
 from tests.fakes.records import candidate, record, write_records
@@ -119,3 +119,18 @@ def test_recall_is_success_of_ir_measures(tmp_path: Path) -> None:
 def test_reading_order() -> None:
     assert reading_order([("a", [3, 1]), ("b", []), ("c", [0])]) == [("a", 3), ("a", 1), ("b", None), ("c", 0)]
     assert reading_order([]) == []
+
+
+@pytest.mark.parametrize(
+    ("gold", "missing"),
+    [
+        (GoldRecord(["a"], ["A"], section=3, section_title="Size"), False),
+        (GoldRecord(["a"], ["A"], section=0, section_title=""), False),  # a lead without a title
+        (GoldRecord(["a"], ["A"], section=99), True),
+        (GoldRecord(["a"], ["A"]), False),  # the data set names none
+        (GoldRecord(["a"], missing=True, section=3), False),  # counted as a missing entity
+    ],
+)
+def test_a_section_that_the_index_lacks_is_counted(gold: GoldRecord, missing: bool) -> None:
+    outcome = outcome_of(record("q", gold=gold))
+    assert outcome.section_missing is missing and counts_of([outcome])["n_section_missing"] == missing
