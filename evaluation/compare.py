@@ -163,7 +163,7 @@ def _other_knowledge(runs: Sequence[FinishedRun], labels: Sequence[str]) -> Iter
     """Says of each run whether its index is of another knowledge base than that of the first."""
     for run, label in zip(runs[1:], labels[1:], strict=True):
         if None not in (run.knowledge_base, runs[0].knowledge_base) and run.knowledge_base != runs[0].knowledge_base:
-            yield f"the index of {label} is of another knowledge base"
+            yield f"the index of {label} is of another knowledge base than that of {labels[0]}"
 
 
 def _metric_scores(run: FinishedRun, keys: Sequence[QuestionKey]) -> MetricScores:

@@ -35,7 +35,7 @@ def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> 
 
     cache = ImageCache(profile.serving.cache_mib * 2**20)
     try:
-        retriever = open_retriever(profile, folder, live=True, cache=cache if profile.serving.cache_mib else None)
+        retriever = open_retriever(profile, folder, live=True, cache=cache)
         reader = batched(build_generator(profile))
         warm_up(retriever, 1)
     except (ValueError, OSError) as error:

@@ -91,7 +91,6 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     if settings.log_format == "json":
         log_json()
     cache = ImageCache(settings.cache_mib * 2**20)
-    shared = cache if settings.cache_mib else None
     with ExitStack() as failing:
         processes = None
         if (
@@ -99,8 +98,8 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
         ):  # first: they load their models meanwhile
             processes = RetrieverProcesses(profile, index, settings.processes, cache.counts)
             failing.callback(processes.close)
-        encoder = build_encoder(profile, shared)
-        retriever, editor = open_service(profile, index, encoder, shared, read_only=read_only)
+        encoder = build_encoder(profile, cache)
+        retriever, editor = open_service(profile, index, encoder, cache, read_only=read_only)
         modes, tracer = modes_of(profile, encoder), tracer_of_environment()
         changes = DraftEditor(editor) if isinstance(editor, Editor) else editor
         generator = build_generator(profile, apart=processes is not None)

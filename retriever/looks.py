@@ -57,7 +57,7 @@ def _small(query: Query) -> Query:
     return query if times < 2 else showing(query, query.image.reduce(times), "small")
 
 
-def named(query: Query) -> Query:
+def with_key(query: Query) -> Query:
     """Returns a query whose image has a key, so that what is computed from it is kept for further looks at it."""
     if content_of(query.image) is not None:
         return query

@@ -16,7 +16,7 @@ from PIL import Image
 from retriever.asking import EntityIndex
 from retriever.borders import edges_of, load_query_image, without_border
 from retriever.crops import Propose, retrieve_crops
-from retriever.looks import GAIN, Refine, declined, named
+from retriever.looks import GAIN, Refine, declined, with_key
 from retriever.protocols import Finish, Step
 from retriever.recognition import PLAIN, Recognition, contrast, is_declined
 from retriever.streams import Turns, free_threads, nothing_left_behind, own_stream, side_by_side
@@ -127,7 +127,7 @@ class Retriever(Generic[IndexT]):
         if any(query.more for query in queries):
             raise ValueError("a question has several images, which this retriever has no way to search (mixed)")
         if steps is None and self.recognition is not None:
-            queries = [named(query) for query in queries]
+            queries = [with_key(query) for query in queries]
         shown = [without_border(query) for query in queries] if self.trim_borders else queries
         results = self._retrieve(shown, steps, free)
         if steps is not None or self.recognition is None:

@@ -76,7 +76,7 @@ class ServingSettings(BaseModel):
     max_image_bytes: int = Field(default=24 * 2**20, ge=1)
     max_image_pixels: int = Field(default=65_000_000, ge=1)
     max_images: int = Field(default=4, ge=1)
-    max_image_side: int = Field(default=1536, ge=64)
+    max_image_side: int = Field(default=2048, ge=64)
     max_question_chars: int = Field(default=512, ge=1)
     max_k: int = Field(default=100, ge=1)
     max_batch: int = Field(default=16, ge=1)

@@ -47,7 +47,7 @@ class TrainingRecord:
 
 
 def environment(*packages: str) -> dict[str, object]:
-    """Returns what else than the settings must be the same for a repetition to be bit-identical.
+    """Returns the software and hardware that must match, beside the settings, for a training to repeat bit for bit.
 
     These are versions, the processor's instruction set, the GPU, and the threads that sums are divided among.
     """

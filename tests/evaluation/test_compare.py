@@ -42,7 +42,7 @@ def test_runs_over_other_knowledge_bases_are_told(tmp_path: Path) -> None:
     for folder, knowledge_base in zip(folders[:3], ("1c", "1c", "2d"), strict=True):
         (folder / "run.json").write_text(json.dumps({"index": {"inputs": {"knowledge_base": knowledge_base}}}))
     (folders[3] / "run.json").write_text("{}")
-    assert compare(folders)["warning"] == "the index of revised is of another knowledge base"
+    assert compare(folders)["warning"] == "the index of revised is of another knowledge base than that of old"
     assert "warning" not in compare(folders[:2])
 
 

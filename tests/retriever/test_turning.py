@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -201,20 +202,14 @@ def test_images_are_small_where_they_are_turned(retriever: Retriever[Index]) -> 
 def test_looks_at_an_image_without_a_key_share_one_and_its_owner_sees_none(retriever: Retriever[Index]) -> None:
     keys: list[str | None] = []
 
-    def again(
-        retrieve: Retrieve,
-        queries: Sequence[Query],
-        shown: Sequence[Query],
-        results: Sequence[RetrievalResult],
-        recognition: Recognition,
-    ) -> list[RetrievalResult]:
+    def refine(retrieve: Retrieve, queries: Sequence[Query], shown: Sequence[Query], *rest: Any) -> Any:
         keys.extend(content_of(query.image) for query in shown)
-        return list(results)
+        return rest[0]
 
-    retriever.refine = again
-    query, named = on_its_side("France", 0), on_its_side("France", 0)
-    set_content(named.image, "the file's digest")
-    for one in (query, query, named):
+    retriever.refine = refine
+    query, with_key = on_its_side("France", 0), on_its_side("France", 0)
+    set_content(with_key.image, "the file's digest")
+    for one in (query, query, with_key):
         retriever.retrieve([one])
     first, second, own = keys[0], keys[-2], keys[-1]
     assert first is not None and second is not None and first != second and own == "the file's digest"

@@ -9,6 +9,7 @@ import pillow_heif
 import pytest
 from PIL import Image
 
+from chat_models.messages import MAX_SIDE
 from retriever.images import FORMATS, encoded
 from retriever.malloc import give_back_memory
 from serving import images
@@ -98,6 +99,13 @@ def test_large_images_are_shrunk() -> None:
     assert decode_image(image_bytes(RED, (400, 200), "JPEG"), settings).size == (100, 50)
 
 
+def test_shrinking_leaves_what_chat_models_read() -> None:
+    screenshot = decode_image(image_bytes(RED, (1920, 1080), "JPEG"), ServingSettings())
+    photograph = decode_image(image_bytes(RED, (4032, 3024), "JPEG"), ServingSettings())
+    assert (screenshot.size, photograph.size) == ((1920, 1080), (2016, 1512))
+    assert ServingSettings().max_image_side >= 2 * MAX_SIDE  # at least half is left
+
+
 def test_data_uri() -> None:
     assert parse_data_uri("data:image/png;base64,aGVsbG8=", SETTINGS) == b"hello"
     assert parse_data_uri("DATA:;BASE64,aGVsbG8=", SETTINGS) == b"hello"
@@ -171,7 +179,7 @@ def test_blanks_in_base64() -> None:
 def test_photographs_of_50_megapixels_pass_and_limits_name_their_setting() -> None:
     buffer = io.BytesIO()
     Image.new("L", (8192, 6144)).save(buffer, "JPEG")
-    assert decode_image(buffer.getvalue(), ServingSettings()).size == (1024, 768)
+    assert decode_image(buffer.getvalue(), ServingSettings()).size == (2048, 1536)
     for settings, name in (
         (ServingSettings(max_image_pixels=100), "serving.max_image_pixels"),
         (ServingSettings(max_image_bytes=100), "serving.max_image_bytes"),
