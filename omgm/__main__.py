@@ -10,7 +10,8 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -36,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _refuse(top, unknown)
     logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format="%(levelname)s %(message)s")
     try:
-        args.run(args)
+        with _alone(args):
+            args.run(args)
         sys.stdout.flush()  # now, so that a closed pipe raises here
     except (ValueError, OSError, MemoryError, FloatingPointError) as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
@@ -48,6 +50,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+@contextmanager
+def _alone(args: argparse.Namespace) -> Iterator[None]:
+    """Keeps other processes from working in the same `--out`; of one training's processes, the first does."""
+    with ExitStack() as held:
+        if "lock" in args and os.environ.get("RANK", "0") == "0":
+            from indexes.store.lock import locked
+
+            with suppress(OSError):  # the file system has no locks, or the command will say what is wrong
+                held.enter_context(locked(args.lock(args.out), f"works on {args.out}"))
+        yield
 
 
 def _by_new_name(words: Sequence[str]) -> list[str]:

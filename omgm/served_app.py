@@ -127,7 +127,7 @@ def open_service(
     Raises:
         ValueError: As for `omgm.opening.open_retriever`.
     """
-    from indexes.store.lock import LockedError
+    from indexes.store.lock import SERVES, LockedError
     from omgm.editing import LACKING, editor_of_parts, lacks_models, open_editor, open_later
     from omgm.kinds import in_parts
     from omgm.opening import open_retriever
@@ -144,7 +144,7 @@ def open_service(
         retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True)
         return retriever, LACKING
     try:
-        editor = open_editor(profile, folder, encoder, fusion, "serves it")
+        editor = open_editor(profile, folder, encoder, fusion, SERVES)
     except (LockedError, OSError) as error:
         logger.warning("%s cannot be changed here, but changes by other processes are followed: %s", folder, error)
         later = open_later(profile, folder, encoder, fusion)
@@ -165,11 +165,12 @@ def take_over(profile: Profile, retriever: Retriever[Index], encoder: DualEncode
         OSError: As from `LiveIndex.take_over`.
     """
     from indexes.live.index import LiveIndex
+    from indexes.store.lock import SERVES
     from omgm.editing import editor_of
 
     index = retriever.index
     assert isinstance(index, LiveIndex)
     editor = editor_of(profile, index, encoder, fusion)
-    index.take_over("serves it")
+    index.take_over(SERVES)
     editor.models, editor.compact_after = retriever.models, profile.serving.compact_after
     return editor

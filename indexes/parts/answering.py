@@ -30,6 +30,7 @@ from indexes.parts.weights import SharedWeights
 from indexes.store.article_store import opened
 from indexes.store.columns import Encoded
 from indexes.store.index import Index
+from indexes.store.lock import SERVES
 from indexes.store.manifest import RECOGNITION, read_manifest
 from indexes.store.section_words import SECTION_WORDS, QuestionWords
 from retriever.arrays import map_array
@@ -130,7 +131,7 @@ class PartAnswers:
         read = map(from_bytes, message.columns["changes"])
         changes, (front, number) = [one for one in read if not isinstance(one, Origin)], message.values["order"]
         try:
-            self.index.take_over("serves it")
+            self.index.take_over(SERVES)
             with self._ordering[part_of(changes[0].id, len(self._ordering))]:
                 if any(self._last.get((front, one.id), -1) > number for one in changes):
                     raise OSError("a front that had given it up has sent a later change of the same entity since")

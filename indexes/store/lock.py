@@ -1,4 +1,4 @@
-"""A lock on an index's folder: one writer at a time. The kernel releases it if the process that holds it dies."""
+"""A lock on a folder: one writer at a time. The kernel releases it if the process that holds it dies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from pathlib import Path
 from indexes.store.change_log import is_at
 
 LOCK = ".lock"
-"""The lock file in the folder of an index; it exists only while a process writes, or after a kill."""
+"""The lock file in the folder; it exists only while a process writes, or after a kill."""
+
+SERVES = "serves it: send it the changes (PUT and DELETE /entities?id=…, omgm.client)"
+"""What a service does with the folder of its index."""
 
 
 class LockedError(ValueError):
@@ -24,7 +27,7 @@ def locked(folder: Path, doing: str) -> Iterator[None]:
     """Holds the lock on a folder. The folder is created if it is absent, and then removed again if it is left empty.
 
     Args:
-        folder: The folder of an index.
+        folder: The folder of an index, or of other work that resumes.
         doing: What this process does there, for the error that other processes get: "builds it".
 
     Raises:
@@ -48,7 +51,7 @@ def locked(folder: Path, doing: str) -> Iterator[None]:
 
 
 def holder(folder: Path) -> str | None:
-    """Returns who writes to a folder, such as "process 12 (omgm serve), which serves it", or `None`."""
+    """Returns who writes to a folder, such as "process 12 (omgm demo), which builds it", or `None`."""
     try:
         file = os.open(folder / LOCK, os.O_RDONLY)
     except FileNotFoundError:
@@ -82,8 +85,7 @@ def _acquired(path: Path) -> int:
             by = os.read(file, 4096).decode(errors="replace") or "another process"
             os.close(file)
             raise LockedError(
-                f"{path.parent}: is locked by {by}; only one process may write to an index: wait until it has ended "
-                "or, if it is a service, send the changes to it (PUT and DELETE /entities?id=…, omgm.client)"
+                f"{path.parent}: is locked by {by}; only one process may write there: wait until it has ended"
             ) from error
         except OSError as error:
             os.close(file)

@@ -172,9 +172,15 @@ def question_names(args: argparse.Namespace) -> dict[str, str]:
     return parse_names(args.query_map, FIELDS, "--query-map")
 
 
-def add_overwrite(parser: argparse._ActionsContainer) -> None:
-    """Adds `--overwrite`."""
+def add_overwrite(parser: argparse._ActionsContainer, lock: Callable[[Path], Path] = Path) -> None:
+    """Adds `--overwrite`, for commands whose work in `--out` resumes.
+
+    Args:
+        parser: The arguments of the command.
+        lock: Returns the folder that such a process locks, given `--out`; by default `--out` itself.
+    """
     parser.add_argument("--overwrite", action="store_true", help="replace earlier work that was made from other inputs")
+    parser.set_defaults(lock=lock)
 
 
 def add_seed(parser: argparse.ArgumentParser | argparse._ArgumentGroup, about: str) -> None:

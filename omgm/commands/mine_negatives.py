@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_max_bad(parser, listed="")
     add_questions(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
-    add_overwrite(parser)
+    add_overwrite(parser, lambda out: out.with_name(f"{out.name}.lock"))
 
 
 def run(args: argparse.Namespace) -> None:

@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="output folder for tables, indexes and runs"
     )
+    parser.set_defaults(lock=Path)  # as by `add_overwrite`
     add_json(parser)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from indexes.knowledge.readers.registry import readers
+from indexes.store.lock import locked
 from omgm.__main__ import main, parser
 from omgm.commands import FAMILIES, GROUPS, RENAMED, REPLACED_FLAGS, actions_of, commands, modules
 from omgm.commands.sweep import grid
@@ -217,6 +219,51 @@ def test_a_missing_flag_is_usage() -> None:
     assert stopped.value.code == 2
     with pytest.raises(SystemExit):
         parser().parse_args([])
+
+
+WRITING = {
+    "evaluate": "--index i --queries q.csv --query-images d",
+    "evaluate --mode mmsearch": "--index i --queries q.csv --query-images d",
+    "sweep": "--index i --queries q.csv --query-images d",
+    "mine-negatives": "--index i --queries q.csv --query-images d",
+    "train-encoder": "--index i --queries q.csv --query-images d",
+    "train-reranker": "--index i --queries q.csv --query-images d --negatives n.json",
+    "train-generator": "--index i --queries q.csv --query-images d --base b",
+    "tables": "2 --index i --queries q.csv --query-images d",
+}
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_two_processes_do_not_work_in_one_folder(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    arguments = [*command.split(), *WRITING[command].split(), "--out", str(out)]
+    monkeypatch.chdir(tmp_path)
+    lock = out.with_name("out.lock") if command == "mine-negatives" else out
+    with locked(lock, f"works on {out}"):
+        assert main(arguments) == 2
+        assert f"{lock}: is locked by process {os.getpid()} " in (error := capsys.readouterr().err)
+        assert f"which works on {out}; only one process may write there: wait until it has ended" in error
+        monkeypatch.setenv("RANK", "1")
+        assert main(arguments) == 2  # of a training's processes, only the first locks the folder
+        assert "is locked" not in capsys.readouterr().err
+    monkeypatch.delenv("RANK")
+    assert main(arguments) == 2
+    assert "is locked" not in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_locks_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    arguments = ["--index", str(tmp_path / "i"), "--queries", "q.csv", "--query-images", str(tmp_path)]
+    assert main(["evaluate", *arguments, "--out", str(tmp_path / "out")]) == 2
+    assert "q.csv" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["demo", "serve", "mcp"])

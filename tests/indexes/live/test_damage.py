@@ -141,7 +141,7 @@ def test_a_build_is_refused_while_another_writes(world: World) -> None:
     editor = world.editor()
     world.options["overwrite"] = True
     before = contents(world.index)
-    with pytest.raises(LockedError, match="PUT and DELETE"):
+    with pytest.raises(LockedError, match="only one process may write there"):
         world.build(BASE[:1], world.index)
     assert contents(world.index) == before
     editor.index.close()

@@ -16,7 +16,7 @@ from indexes.live.drafts import DraftEditor
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.store.index import Index
-from indexes.store.lock import LockedError, locked
+from indexes.store.lock import SERVES, LockedError, locked
 from omgm import parts
 from omgm.__main__ import main
 from omgm.api import OMGM
@@ -128,10 +128,10 @@ def test_info_and_verify(world: World, capsys: Capture) -> None:
 
 
 def test_a_service_that_holds_the_lock(world: World, capsys: Capture) -> None:
-    with locked(world.index, "serves it"):
+    with locked(world.index, SERVES):
         for action, *arguments in (["add", write_kb(world)], ["remove", "kb/a"], ["compact"]):
             assert index(world, str(action), *arguments) == 2
-            assert "which serves it; only one process may write to an index" in (error := capsys.readouterr().err)
+            assert "only one process may write there: wait until it has ended" in (error := capsys.readouterr().err)
             assert "PUT and DELETE /entities?id=" in error
 
 
