@@ -17,6 +17,7 @@ from indexes.knowledge.sections import FACTS
 from indexes.knowledge.understanding.facts import LISTS, scalar_of
 from indexes.knowledge.understanding.fields import looks_like_image
 from indexes.knowledge.understanding.image_texts import pictures_in
+from indexes.knowledge.understanding.settings import SECRETS
 from indexes.labeled_values import folded
 from retriever.types import Entity
 from retriever.unspaced import UNSPACED, count_words
@@ -154,7 +155,7 @@ class Ledger:
         if loss is None:
             inner = place.removeprefix(self._root)  # unlike `fox.csv` in `fox`
             place = inner.lstrip("/: ") or place if inner[:1] in "/:" else place
-            start = next(iter(text.strip().splitlines()), "").strip()[:_EXAMPLE]
+            start = "" if reason == SECRETS else next(iter(text.strip().splitlines()), "").strip()[:_EXAMPLE]
             loss = self.left_out[reason] = Loss(unit, 0, 0, ": ".join(filter(None, (place, start))))
         loss.count += count
         loss.places += 1

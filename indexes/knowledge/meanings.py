@@ -23,6 +23,7 @@ from indexes.knowledge.understanding.entities import Meaning, meaning_of
 from indexes.knowledge.understanding.fields import field_of
 from indexes.knowledge.understanding.furniture import SAMPLE, Furniture, furniture_of, pictures_of, why_no_photo
 from indexes.knowledge.understanding.records import related
+from indexes.knowledge.understanding.settings import SECRETS, is_account
 from indexes.knowledge.understanding.shapes import Context, Shape, shape_of
 from indexes.svg import size_of
 from retriever.images import ImageError
@@ -162,6 +163,8 @@ def _why_no_thing(document: Document) -> str:
     """Returns why a document is no entity, such as "pages that list others"; "" if it may be one."""
     if reason := _NO_PAGES.get(document.settings.get("kind", "")):
         return reason
+    if not document.parts and is_account(document.values):
+        return SECRETS
     kinds = {getattr(part, "kind", "") for part in document.parts}
     return kinds.pop() if len(kinds) == 1 and not document.values and not document.title else ""
 

@@ -19,6 +19,7 @@ from indexes.knowledge.readers.rows import is_image, outside
 from indexes.knowledge.readers.source_file import HELP, describes, rows_of_query
 from indexes.knowledge.understanding.fields import looks_like_image, usual_names
 from indexes.knowledge.understanding.references import without_id
+from indexes.knowledge.understanding.settings import SECRETS, is_account
 
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _MAGIC = b"SQLite format 3\0"
@@ -61,16 +62,21 @@ class _Table:
     def has_title(self) -> bool:
         return bool(usual_names("title", self.columns))
 
+    @property
+    def is_account(self) -> bool:
+        return is_account(self.columns)
+
 
 def _of_tables(file: Path, folder: Folder) -> Iterator[Entry]:
     """Yields the rows of the tables with titles, of those with pictures if there are any, and names the other tables.
 
     A row has the rows that it refers to by declared foreign keys, and those of tables of pictures, or without titles,
-    that refer to it.
+    that refer to it. Accounts are left out.
     """
     with _opened(file) as connection:
         database = _Database(connection, f"embedded:{file.relative_to(folder.root).as_posix()}")
-        titled = [table for table in database.tables.values() if table.has_title and not database.is_part(table)]
+        tables = [table for table in database.tables.values() if not table.is_account]
+        titled = [table for table in tables if table.has_title and not database.is_part(table)]
         pictured = [table for table in titled if database.has_pictures(table)]
         chosen = pictured or titled
         if not chosen:
@@ -86,7 +92,8 @@ def _of_tables(file: Path, folder: Folder) -> Iterator[Entry]:
         for table in database.tables.values():
             if table not in chosen and table.name not in database.used:
                 words = f"{table.name}: {', '.join(table.columns)}"
-                yield f"{file}: {table.name}", outside(words, "tables of a database without titles or pictures")
+                reason = SECRETS if table.is_account else "tables of a database without titles or pictures"
+                yield f"{file}: {table.name}", outside(words, reason)
         if database.bytes:
             yield str(file), outside(" ".join(sorted(database.bytes)), "columns of bytes that are no images")
 
@@ -105,7 +112,7 @@ class _Database:
         self._parts = defaultdict[str, list[tuple[_Table, str]]](list)  # by the table that they refer to
         for table in self.tables.values():
             for column, (other, _) in table.references.items():
-                if self.is_part(table) and other != table.name:
+                if self.is_part(table) and other != table.name and not table.is_account:
                     self._parts[other].append((table, column))
         self._rows_by = lru_cache(maxsize=None)(self._indexed)
 
@@ -143,6 +150,8 @@ class _Database:
         joined = {}
         for column, value in row.items():
             other, to = table.references.get(column, ("", ""))
+            if other in self.tables and self.tables[other].is_account:
+                continue
             if other in self.tables and value is not None and column != without:
                 (target,) = self._rows_by(other, to or self.tables[other].key).get(value, [None])[:1]
                 name = without_id(column) or column

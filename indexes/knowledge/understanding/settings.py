@@ -1,4 +1,4 @@
-"""Values that are no facts about a thing: settings of programs and sites, rights, names of files."""
+"""Values that are no facts about a thing: settings of programs and sites, secrets, rights, names of files."""
 
 from __future__ import annotations
 
@@ -34,6 +34,15 @@ _OF_POSTS = words_of(
     "menuorder posttype postpassword issticky attachmenturl comment postmeta guid galleryids",
 )
 """Fields of a post in exports of WordPress, as by `folded`, without the prefix of their namespace."""
+SECRETS = "accounts and secrets"
+_SECRET = re.compile(
+    r"passw(?:or)?d|passwort|passphrase|^pwd$|(?:private|secret|api|access|session)key|(?:client|api|app)secret"
+    r"|(?:access|auth|refresh|api|session|csrf|bearer|reset)token|session(?:id|data)"
+)
+"""Names of fields that nobody may read, as by `folded`."""
+_HASHED = re.compile(r"(?:pbkdf2_\w+|bcrypt(?:_sha256)?|argon2\w*|scrypt)[$:]|\$(?:2[aby]?|argon2\w*|[156y])\$")
+"""Beginnings of passwords' hashes, as frameworks and Unix store them."""
+_OF_ACCOUNTS = words_of("email emailaddress mail login username user userid lastlogin")
 _FILE = re.compile(
     r"(?:image|video|audio|application|model)/[\w.+-]+|compound_?object"
     r"|(?:[^\s/\\]+(?:[ ][^\s/\\]+)*)?(?:[/\\][^/\\]+)+\.[A-Za-z][A-Za-z\d]{1,4}"
@@ -44,6 +53,27 @@ _FILE = re.compile(
 _SIGNS = (".", "/", "\\", "object")  # one of them is in each
 _WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
 _NO_WORDS = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*|\w+://\S+|true|false")
+
+
+def is_secret(name: str, value: str = "") -> bool:
+    """Returns whether nobody may read a value, by the name of its field or as the hash of a password."""
+    return _is_secret(name) or _HASHED.match(value) is not None
+
+
+@lru_cache(maxsize=4096)
+def _is_secret(name: str) -> bool:
+    return _SECRET.search(folded(name)) is not None
+
+
+def is_account(names: Iterable[str]) -> bool:
+    """Returns whether these are the fields of an account: a secret, and whose it is.
+
+    Example:
+        >>> is_account(["id", "email", "password"]), is_account(["title", "password"])
+        (True, False)
+    """
+    names = list(names)
+    return any(map(_is_secret, names)) and any(folded(name) in _OF_ACCOUNTS for name in names)
 
 
 def no_fact(name: str, value: Any, is_note: bool) -> str:
@@ -64,6 +94,8 @@ def no_fact(name: str, value: Any, is_note: bool) -> str:
 @lru_cache(maxsize=4096)
 def _by_name(name: str, is_note: bool) -> str:
     key = folded(name)
+    if _is_secret(name):
+        return SECRETS
     if RIGHTS.fullmatch(key):
         return "licenses and rights"
     of_site = is_note and (key in _OF_NOTES or name.startswith(_PREFIXES))

@@ -28,7 +28,15 @@ from indexes.knowledge.understanding.fields import check_text, field_of, fields_
 from indexes.knowledge.understanding.image_texts import OF_OTHERS
 from indexes.knowledge.understanding.images import PARTS, image_words, images_of
 from indexes.knowledge.understanding.languages import by_preference, has_languages, in_one_language, is_language
-from indexes.knowledge.understanding.settings import aliases_in, fields_of_system, no_fact, note_facts, without_links
+from indexes.knowledge.understanding.settings import (
+    SECRETS,
+    aliases_in,
+    fields_of_system,
+    is_secret,
+    no_fact,
+    note_facts,
+    without_links,
+)
 from indexes.knowledge.understanding.shapes import Row, Shape, lifted, named_titles, shape_of, unwrapped
 
 __all__ = ["PARTS", "Shape", "Understood", "fields_listed", "shape_of", "understood"]
@@ -165,7 +173,9 @@ def _written(name: str, value: Any, shape: Shape) -> Iterator[tuple[str, str]]:
     facts = facts_of(name, value)
     if shape.is_note:
         facts = note_facts(facts)
-    return ((label, fact) for label, fact in facts if fact and not looks_like_image(fact))
+    return (
+        (label, fact) for label, fact in facts if fact and not looks_like_image(fact) and not is_secret(label, fact)
+    )
 
 
 def _without(row: Row, path: Sequence[str]) -> Row:
@@ -230,6 +240,8 @@ def _why_no_image(path: Sequence[str]) -> str:
 
 
 def _why_no_fact(path: Sequence[str], of_images: set[str], text: str) -> str:
+    if is_secret(" ".join(path), text):
+        return SECRETS
     if ADDRESS.fullmatch(text) or (len(path) > 1 and path[-1] != "@value" and is_reference(path[-1])):
         return "addresses and ids"
     if path[-1] == "@value" or any(map(is_language, path[1:])):
