@@ -52,6 +52,22 @@ def test_the_answer_is_a_span_of_the_text(text: str, question: str, answer: str)
     assert result.confidence is not None and 0 < result.confidence < 1
 
 
+SWITCHES = "Series: Works on paper\nFeatured: yes\nEdible: yes\nToxic to dogs: no\nRotate: false"
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Is it featured?", "yes"), ("Can I eat it?", "yes"), ("Is it dangerous to dogs?", "no"),
+        ("Is this a sculpture?", None), ("Is it signed?", None), ("Was it made for a church?", None),
+        ("In which year was it painted?", None), ("Who made it?", None), ("What is its height?", None),
+    ],
+)  # fmt: skip
+def test_yes_and_no_are_answers_only_where_they_are_asked_for(question: str, answer: str | None) -> None:
+    said = read(question, SWITCHES).answer
+    assert (said and said.lower()) == answer
+
+
 def test_a_museums_number_is_one_answer() -> None:
     text = "accession number: 76.AO.82\nculture: Etruscan\nprovenance: Gift of the J. Paul Getty Museum"
     assert read("What is the accession number?", text).answer == "76.AO.82"
