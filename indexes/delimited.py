@@ -36,8 +36,19 @@ def header_in(lines: Sequence[str], file: Path, is_name: Callable[[str], bool]) 
         elif len(names) == 1 and not is_name(names[0]) and _are_wider(lines[number + 1 :], delimiter):
             continue
         elif names:
-            return number, delimiter or max(_DELIMITERS, key=line.count)
+            return number, delimiter or _delimiter(lines[number:])
     raise ValueError(f"{file}: has no header; its first line must name the columns")
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    """Returns what divides the first lines into as many values each, or else what the header has most of."""
+
+    def fits(delimiter: str) -> bool:
+        rows = list(csv.reader(lines[: BELOW + 2], delimiter=delimiter))[: BELOW + 1]  # the last may be cut off
+        widths = {len(row) for row in rows if row}
+        return len(widths) == 1 and max(widths) > 1
+
+    return max(_DELIMITERS, key=lambda delimiter: (fits(delimiter), lines[0].count(delimiter)))
 
 
 def _are_wider(lines: Sequence[str], delimiter: str) -> bool:

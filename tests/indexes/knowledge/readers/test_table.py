@@ -112,6 +112,20 @@ def test_a_table_without_a_header_is_noticed(tmp_path: Path, caplog: pytest.LogC
     assert "foxes.csv: its first column is called 3; does the table lack a header?" in caplog.text
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("other", [",", ";", "\t", "|"])
+def test_a_header_with_another_separator_is_split_as_the_rows_are(tmp_path: Path, delimiter: str, other: str) -> None:
+    lines = [
+        ["title", f"size{other} width{other} height"],
+        ["Fox", "9"],
+        ["Owl, small", "2"],
+        ["Elk\nof the north", "7"],
+    ]
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows(lines)
+    assert [list(row.values()) for row in rows(TABLE, tmp_path / "a.csv")] == lines[1:]
+
+
 @pytest.mark.parametrize(
     ("name", "start", "expected"),
     [
