@@ -7,9 +7,10 @@ import re
 import tempfile
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import IO, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from indexes.knowledge.image_names import is_drawing, is_icon, loose_key, standi
 from indexes.knowledge.image_owners import Claim, claims_of, losers, without_copies, without_images
 from indexes.knowledge.image_rules import EntityKeys, Rows, Rule, home_of, match_files
 from indexes.knowledge.sources import listings
+from indexes.knowledge.twins import SharedImages, things_in, united
 from indexes.knowledge.understanding.fields import NO_IMAGES
 from indexes.lines import from_row, to_row
 from retriever.files import as_line
@@ -39,6 +41,7 @@ class MatchReport:
     lacking: int = 0  # number of entities for which no image is found without rules
     entities: int = 0
     given: int = 0  # number of images that entities get by rules
+    united: tuple[int, str] = (0, "")  # number of entities that are one with those of other files; an example
     lost: tuple[int, str] = (0, "")  # number of entities that name images of others; an example
     unused: list[str] = field(default_factory=list)  # image files of no entity
     rules: list[Rule] = field(default_factory=list)  # those that come first in doubt first
@@ -52,6 +55,9 @@ class MatchReport:
     def notes(self) -> list[str]:
         """Describes the reading of a knowledge base: used rules, and files that were not read."""
         notes = [f"images of {line}" for line in self.used()]
+        if self.united[0]:
+            records, title = counted(self.united[0], "entity"), self.united[1]
+            notes.append(f"{records} joined with those of other files that have the same main image and name: {title}")
         if self.lost[0]:
             whose = counted(self.lost[0], "entity")
             notes.append(f"images of {whose} belong to others that name them, and are searched there: {self.lost[1]}")
@@ -116,13 +122,14 @@ def with_matched_images(
     if source is None or not (names or report.refused):
         yield from entities
         return
-    keys, named, lacking = EntityKeys(), _Named(), array("b")
+    keys, named, shared, lacking = EntityKeys(), _Named(), SharedImages(), array("b")
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
         for row, entity in enumerate(entities):
             there = {url: name for url in main_candidates(entity) if (name := source.find(url)) is not None}
             lacking.append(0 if there else 1)
             keys.add(entity, not there)
             named.add(row, there.values(), home_of(entity)[1])
+            shared.add(entity, next(iter(there.values()), None))
             spool.write(as_line([to_row(entity), entity.named_after, there]))
         namers = named.rows_of(names)
         report.rules, owners = match_files(names, keys, namers, pattern)
@@ -132,9 +139,16 @@ def with_matched_images(
         photos = report.refused or (names and not _ICONS.search(names[0]))
         if required and lacking and photos and all(lacking) and (owners < 0).all():
             raise ValueError(_nothing_found(report, names))
-        more, lost = _Files(names, owners), _lost(spool, named.contested)
+        one, parts = _united(spool, shared.groups())
+        report.united = len(parts), next((entity.title for entity, _ in one.values()), "")
+        more = _Files(names, np.array([parts.get(row, row) for row in owners.tolist()], np.int32) if parts else owners)
+        lost = _lost(spool, named.contested - one.keys() - parts.keys())
         for row, (entity, named_after, there) in enumerate(_read(spool)):
-            if row in lost:
+            if row in parts:
+                continue
+            if row in one:
+                entity, there = one[row]
+            elif row in lost:
                 report.lost = report.lost[0] + 1, report.lost[1] or f"{min(lost[row])} of {entity.title}"
                 entity = without_images(entity, {url for url, name in there.items() if name in lost[row]}, there)
             images = more.of(row, named_after)
@@ -149,6 +163,24 @@ def _read(spool: IO[bytes]) -> Iterator[tuple[Entity, list[tuple[str, str]], dic
     for line in spool:
         row, named_after, there = json.loads(line)
         yield from_row(row), named_after, there
+
+
+def _united(
+    spool: IO[bytes], groups: Sequence[Sequence[int]]
+) -> tuple[dict[int, tuple[Entity, dict[str, str]]], dict[int, int]]:
+    """Returns entities in several files as one, with its images that are there, and by its parts' rows its own row."""
+    wanted, held = set(chain.from_iterable(groups)), dict[int, tuple[Entity, dict[str, str]]]()
+    for row, (entity, named_after, there) in enumerate(_read(spool) if wanted else ()):
+        if row in wanted:
+            held[row] = replace(entity, named_after=tuple((name, value) for name, value in named_after)), there
+    entities = {row: entity for row, (entity, _) in held.items()}
+    titles = Counter(entity.title for entity in entities.values())
+    one, parts = dict[int, tuple[Entity, dict[str, str]]](), dict[int, int]()
+    for rows in chain.from_iterable(things_in(group, entities) for group in groups):
+        whole = united([entities[row] for row in rows], titles)
+        one[rows[0]] = whole, dict(chain.from_iterable(held[row][1].items() for row in rows))
+        parts |= dict.fromkeys(rows[1:], rows[0])
+    return one, parts
 
 
 class _Named:
