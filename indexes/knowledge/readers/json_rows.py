@@ -29,6 +29,7 @@ _DEEPEST = 3
 _SHORT = 60  # characters of a text that may be a name
 _FEWEST = 5  # plain members of an object that is a row without a usual title
 _NAME_WORDS = 4  # most words in a name; longer text is a description
+_OF_DJANGO = ("admin.", "auth.", "contenttypes.", "sessions.", "sites.")  # its own models, which every site has
 _OTHERS = "objects in other lists"
 _REST = "values outside of the list"
 
@@ -147,7 +148,7 @@ def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
     """Yields the rows in an object, and what else it holds."""
     if not isinstance(value, Mapping):
         raise ValueError(f"{file}: expected a list or an object, but found {kind(value)}")
-    value = common.of_feature(value)
+    value = common.unpacked(value)
     plain = sum(isinstance(member, str | int | float) for member in value.values())
     has_siblings = value.get("type") != "FeatureCollection" and _has_siblings(value, file, folder)
     is_row = has_siblings and (_may_be_titled(value) or plain >= _FEWEST)
@@ -217,7 +218,7 @@ def _lists(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, An
         for key, member in value.items():
             yield from _lists(member, f"{name}.{key}" if name else str(key), depth + 1)
     elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-        yield name, value, [Document(values=common.of_feature(item)) for item in value]
+        yield name, value, [Document(values=common.unpacked(item)) for item in value]
 
 
 def _without(value: Any, containers: set[int], depth: int = 0) -> Any:
@@ -270,9 +271,18 @@ def _keyed(key: str, value: Row) -> Document:
 
 
 def _documents(rows: Iterable[tuple[str, Any]]) -> Iterator[Entry]:
+    """Yields rows; of Django's records, those of the first model have their keys as ids, others their models', too."""
+    first = ""
     for where, row in rows:
         if isinstance(row, Mapping):
-            yield where, Document(values=common.of_feature(row))
+            model = common.model_of(row)
+            if model.startswith(_OF_DJANGO):
+                yield where, common.outside(common.words_within(row["fields"]), "settings")
+                continue
+            first = first or model
+            id = f"{model}/{row['pk']}" if model != first and "pk" in row else ""
+            values = common.unpacked(row)
+            yield where, Document(values={**values, "id": None} if id else values, id=id)
         else:
             error = ValueError(f"{where}: expected an object, but found {kind(row)}")
             yield where, row if isinstance(row, ValueError) else error

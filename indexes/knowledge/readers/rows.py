@@ -49,12 +49,23 @@ def json_value(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
-def of_feature(row: Row) -> Row:
-    """Returns the properties of a feature of GeoJSON (RFC 7946), with its id, without its geometry; others as is."""
+def unpacked(row: Row) -> Row:
+    """Returns the properties of a feature of GeoJSON (RFC 7946), or the fields of a record of Django; others as is.
+
+    They get the feature's id or the record's key, and lose the feature's geometry.
+    """
+    if model_of(row):
+        return {"id": row.get("pk"), **row["fields"]}
     properties = row.get("properties")
     if row.get("type") != "Feature" or not isinstance(properties, Mapping):
         return row
     return {name: row[name] for name in row if name not in ("type", "properties", "geometry", "bbox")} | {**properties}
+
+
+def model_of(row: Row) -> str:
+    """Returns the model of a record that Django's `dumpdata` wrote, such as `shop.product`; "" for other rows."""
+    is_record = row.keys() <= {"model", "pk", "fields"} and isinstance(row.get("fields"), Mapping)
+    return str(row.get("model", "")) if is_record else ""
 
 
 def share_fields(row: Row, other: Row) -> bool:

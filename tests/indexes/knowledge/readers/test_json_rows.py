@@ -215,3 +215,23 @@ def test_an_image_file_s_name_is_no_title_beside_a_label(tmp_path: Path) -> None
     path = written(tmp_path / "kb.json", {"a/1.jpg": {"label": "Fox"}, "a/hen.jpg": {"width": 3}})
     documents = [document for _, document in entries(JSON_ROWS, path) if isinstance(document, Document)]
     assert [(document.id, document.title) for document in documents] == [("a/1.jpg", ""), ("a/hen.jpg", "hen")]
+
+
+def test_records_of_django_are_their_fields(tmp_path: Path) -> None:
+    records = [
+        {"model": "contenttypes.contenttype", "pk": 1, "fields": {"app_label": "shop", "model": "lamp"}},
+        {"model": "shop.lamp", "pk": 1, "fields": {"name": "Lamp", "kind": 1}},
+        {"model": "shop.lamp", "pk": 2, "fields": {"name": "Lantern", "kind": 1}},
+        {"model": "shop.kind", "pk": 1, "fields": {"name": "Lights"}},
+        {"model": "shop.kind", "fields": {"name": "Tools"}},
+    ]
+    path = written(tmp_path / "fixtures.json", records)
+    assert rows(JSON_ROWS, path) == [
+        {"id": 1, "name": "Lamp", "kind": 1},
+        {"id": 2, "name": "Lantern", "kind": 1},
+        {"id": None, "name": "Lights"},
+        {"id": None, "name": "Tools"},
+    ]
+    assert ids(JSON_ROWS, path) == ["", "", "shop.kind/1", ""]
+    engine = [{"model": "V8", "fields": 4, "name": "Engine"}, {"model": "V6", "fields": {"name": "no"}, "year": 1}]
+    assert rows(JSON_ROWS, written(tmp_path / "engines.json", engine)) == engine
