@@ -197,7 +197,9 @@ class _Reading:
 
     def _name_the_unread(self, skipped: SkippedEntries) -> None:
         contents = self._contents
-        for reason, example, count in (*contents.left_out, *unread_in(contents.root, contents.every)):
+        read = set(contents.paths)
+        unread = unread_in(contents.root, [file for file in contents.every if file not in read])
+        for reason, example, count in (*contents.left_out, *unread):
             self._ledger.leave_out(reason, example, count, "files")
         for link, count in self._contents.elsewhere.items():
             reason = "files in linked folders; read these as knowledge bases of their own"

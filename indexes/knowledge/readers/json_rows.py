@@ -55,16 +55,16 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
 def _entries(file: Path, folder: Folder) -> Iterator[Entry]:
     if not _is_lines(file) and (value := _value_of(file, folder)) is not None:
         if isinstance(value, list):
-            yield from _of_list(enumerate(value, start=1), file, folder)
+            yield from of_list(enumerate(value, start=1), file, folder)
         else:
-            yield from _of_object(value, file, folder)
+            yield from of_object(value, file, folder)
     elif json_streams.has_lines(file):
         is_value, following = json_streams.first_line(file)
         in_parts = not is_value and following[:1] in (b'"', b"}")  # values of several lines each
         parts = ((f"{file}: value {number}", row) for number, row in json_streams.read_values(file))
         yield from _documents(common.of_lists(parts if in_parts else _in_lines(file)))
     elif json_streams.starts_with(file, "["):
-        yield from _of_list(json_streams.read_items(file), file, folder)
+        yield from of_list(json_streams.read_items(file), file, folder)
     else:
         yield from _streamed(file, folder)
 
@@ -93,7 +93,8 @@ def _value_of(file: Path, folder: Folder) -> Any:
         return None
 
 
-def _of_list(items: Iterable[tuple[int, Any]], file: Path, folder: Folder) -> Iterator[Entry]:
+def of_list(items: Iterable[tuple[int, Any]], file: Path, folder: Folder) -> Iterator[Entry]:
+    """Yields the items of a list as rows, given their numbers; a list of other values is left out."""
     items = iter(items)
     first = list(islice(items, 1))
     if first and not isinstance(first[0][1], Mapping | list):
@@ -135,7 +136,7 @@ def _streamed(file: Path, folder: Folder) -> Iterator[Entry]:
     )
     longest = max(lengths, key=lengths.__getitem__, default="")
     if not longest or "schema" in first or lengths[longest] < _SAMPLE:
-        yield from _of_object(dict(json_streams.read_members(file)), file, folder)
+        yield from of_object(dict(json_streams.read_members(file)), file, folder)
         return
     for key, number, value in json_streams.read_parts(file):
         if key == longest:
@@ -144,10 +145,13 @@ def _streamed(file: Path, folder: Folder) -> Iterator[Entry]:
             yield f"{file}: {key}", common.outside(common.words_within(value), _OTHERS if number else _REST)
 
 
-def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
+def of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
     """Yields the rows in an object, and what else it holds."""
     if not isinstance(value, Mapping):
         raise ValueError(f"{file}: expected a list or an object, but found {kind(value)}")
+    if "icons" in value and value.keys() & {"start_url", "short_name"}:
+        yield common.no_rows(value, file, folder, "a web app's manifest")
+        return
     value = common.unpacked(value)
     plain = sum(isinstance(member, str | int | float) for member in value.values())
     has_siblings = value.get("type") != "FeatureCollection" and _has_siblings(value, file, folder)

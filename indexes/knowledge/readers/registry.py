@@ -17,6 +17,7 @@ _OWN = (
     *("mediawiki:MEDIAWIKI", "mediawiki:WIKITEXT", "html:WEBSITE", "xml_rows:XML_ROWS", "parquet:PARQUET"),
     # a text file with columns is a table
     *("database:DATABASE", "source_file:HUGGINGFACE", "table:TABLE", "markdown:MARKDOWN"),
+    "program:PROGRAM",
 )
 """This project's readers, in the form of entry points: modules here and the names of the values in them.
 

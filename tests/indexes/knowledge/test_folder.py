@@ -178,9 +178,11 @@ def test_data_in_a_program_is_named(tmp_path: Path) -> None:
     as_notes(tmp_path)
     things = "\n".join(f"  {{\n    name: 'Thing {n}',\n    text: 'It is blue.',\n  }}," for n in range(40))
     put(tmp_path / "src/things.js", f"export const things = [\n{things}\n];\n")
+    put(tmp_path / "src/Things.kt", f"val things = listOf(\n{things}\n)\n")
     code = "import { things } from './things';\nfor (const thing of things) {\n  draw(thing);\n}\n"
     put(tmp_path / "src/app.js", code)
-    assert [count for reason, count in left_out(tmp_path).items() if "*.js" in reason] == [1]
+    assert [count for reason, count in left_out(tmp_path).items() if "*.kt" in reason] == [1]
+    assert set(read(tmp_path)) == {*NAMES, *(f"Thing {n}" for n in range(40))}
 
 
 def test_a_folder_of_documents_only_says_how_to_convert_them(tmp_path: Path) -> None:
