@@ -219,11 +219,12 @@ def _rule(field: str, kind: str, claim: _Claim, lacking: NDArray[np.bool_], name
 def _without_galleries(beside: _Claim, claims: dict[tuple[str, str], _Claim]) -> _Claim:
     """Returns the files of folders without those of folders that are no one entity's.
 
-    Such a folder has a page about all of them: most of its files are called like several other entities.
+    Such a folder has a page about all of them: most of its files are called like several other entities, or a field of
+    theirs.
     """
     called = np.full(len(beside.rows), -1, np.int32)  # the row of another entity that a file is called like
     for (field, kind), claim in claims.items():
-        if field in _SURE and kind == NAME:
+        if kind == NAME:
             sure = (claim.rows >= 0) & ~claim.weak
             is_own = (sure & (claim.rows == beside.rows)) | (called == _SHARED)
             called = np.where(is_own, np.int32(_SHARED), np.where(sure, claim.rows, called))

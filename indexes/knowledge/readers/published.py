@@ -115,7 +115,7 @@ def read_wiki6m(path: Path, folder: Folder) -> Iterator[Entry]:
 def _is_wiki6m(path: Path, start: bytes) -> bool:
     line, newline, _ = start.partition(b"\n")
     return line.lstrip(b"\xef\xbb\xbf ").startswith(b"{") and (
-        b'"wikidata_id"' in line or (not newline and b'"wikipedia_' in line)
+        re.search(rb'"wikidata_id"\s*:', line) is not None or (not newline and b'"wikipedia_' in line)
     )
 
 

@@ -81,6 +81,17 @@ def test_a_page_about_images_that_are_called_like_others(tmp_path: Path) -> None
     assert images == {"gallery/about.md": [], **{one.id: [file] for one, file in zip(rows, files, strict=True)}}
 
 
+def test_a_file_beside_photographs_that_rows_name_in_a_field_of_theirs(tmp_path: Path) -> None:
+    rows = [entity_named(f"t{n}", title, ("photo.file", f"p{n}07a")) for n, title in enumerate(THINGS)]
+    files = [f"photos/p{n}07a.jpg" for n in range(len(THINGS))]
+    images, _ = matched(tmp_path, [document("photos/codes.txt", "codes"), *rows], *files)
+    assert images == {"photos/codes.txt": [], **{one.id: [file] for one, file in zip(rows, files, strict=True)}}
+
+
+def entity_named(id: str, title: str, *named_after: tuple[str, str]) -> Entity:
+    return Entity(id, title, (), named_after=named_after)
+
+
 def shared(
     folder: Path, entities: Sequence[Entity], files: Sequence[str]
 ) -> tuple[dict[str, tuple[str | None, list[str]]], MatchReport]:
