@@ -223,7 +223,7 @@ def _without_galleries(beside: _Claim, claims: dict[tuple[str, str], _Claim]) ->
     theirs.
     """
     called = np.full(len(beside.rows), -1, np.int32)  # the row of another entity that a file is called like
-    for (field, kind), claim in claims.items():
+    for (_, kind), claim in claims.items():
         if kind == NAME:
             sure = (claim.rows >= 0) & ~claim.weak
             is_own = (sure & (claim.rows == beside.rows)) | (called == _SHARED)

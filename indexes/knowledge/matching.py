@@ -8,7 +8,7 @@ import tempfile
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import IO, Any
@@ -142,7 +142,11 @@ def with_matched_images(
         one, parts = _united(spool, shared.groups())
         report.united = len(parts), next((entity.title for entity, _ in one.values()), "")
         more = _Files(names, np.array([parts.get(row, row) for row in owners.tolist()], np.int32) if parts else owners)
-        lost = _lost(spool, named.contested - one.keys() - parts.keys())
+        given = defaultdict[int, list[str]](list)  # files by rules that others name
+        for file in np.flatnonzero((owners >= 0) & (namers >= 0) & (owners != namers)).tolist():
+            given[int(owners[file])].append(names[file])
+            named.contested |= {int(owners[file]), int(namers[file])}
+        lost = _lost(spool, named.contested - one.keys() - parts.keys(), given)
         for row, (entity, named_after, there) in enumerate(_read(spool)):
             if row in parts:
                 continue
@@ -203,13 +207,17 @@ class _Named:
         return np.fromiter((self._rows.get(hash(name), -1) for name in names), np.int32, len(names))
 
 
-def _lost(spool: IO[bytes], contested: set[int]) -> dict[int, set[str]]:
-    """Returns the images that documents name and that belong to other entities, by row, see `losers`."""
+def _lost(spool: IO[bytes], contested: set[int], given: Mapping[int, Sequence[str]]) -> dict[int, set[str]]:
+    """Returns the images that documents name and that belong to other entities, by row, see `losers`.
+
+    Others name them, too, or are `given` them by a rule.
+    """
     claims, lost = defaultdict[str, list[Claim]](list), defaultdict[int, set[str]](set)
     for row, (entity, named_after, there) in enumerate(_read(spool) if contested else ()):
         if row in contested:
             entity = replace(entity, named_after=tuple((name, value) for name, value in named_after))
-            for name, claim in claims_of(entity, row, list(dict.fromkeys(there.values()))).items():
+            claimed = list(dict.fromkeys((*there.values(), *given.get(row, ()))))
+            for name, claim in claims_of(entity, row, claimed).items():
                 claims[name].append(claim)
     for name, several in claims.items():
         for row in losers(name, several):

@@ -41,8 +41,9 @@ def _is_evqa(path: Path, start: bytes) -> bool:
     text = start.decode(encoding_of(start), "replace")
     if not _OBJECT_IN_OBJECT.match(text):
         return False
-    if any(f'"{name}"' in text for name in _FIELDS) or len(start) < _BEGINNING:
-        return any(f'"{name}"' in text for name in _FIELDS)
+    has_field = any(re.search(rf'"{name}"\s*:', text) for name in _FIELDS)
+    if has_field or len(start) < _BEGINNING:
+        return has_field
     try:
         _, entry = next(read_members(path))
     except ValueError:  # the reader of other JSON says what is wrong

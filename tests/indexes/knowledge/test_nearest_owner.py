@@ -88,6 +88,14 @@ def test_a_file_beside_photographs_that_rows_name_in_a_field_of_theirs(tmp_path:
     assert images == {"photos/codes.txt": [], **{one.id: [file] for one, file in zip(rows, files, strict=True)}}
 
 
+def test_a_page_that_lists_things_does_not_keep_what_is_called_like_them(tmp_path: Path) -> None:
+    files = [f"notes/img/{title}-1.jpg" for title in THINGS]
+    remote = [document(f"notes/{title}.md", title, f"https://a.example/{title}.jpg") for title in THINGS]
+    images, report = shared(tmp_path, [document("lists/all.md", "All", *files), *remote], files)
+    assert images["lists/all.md"] == (None, []) and report.lost[0] == 1
+    assert [main for main, _ in images.values()][1:] == files
+
+
 def entity_named(id: str, title: str, *named_after: tuple[str, str]) -> Entity:
     return Entity(id, title, (), named_after=named_after)
 
