@@ -9,7 +9,7 @@ from retriever.wording import counted
 
 Account = Mapping[str, Any]  # a ledger as JSON
 SPOKEN = 0.02  # share of the words from which a build says what it left out; of images and entities, each one counts
-_SHOWN = 10
+_SHOWN, _UNREAD = 10, ("files *", "data in programs")  # beginnings of reasons: files that must be converted first
 
 
 def summary_of(account: Account) -> str:
@@ -24,9 +24,10 @@ def summary_of(account: Account) -> str:
 
 
 def warning_of(account: Account) -> str:
-    """Returns the sentence that a build prints, "" if it left out few words, and no image and no entity."""
+    """Returns the sentence that a build prints, "" if it left out few words, and nothing whole."""
     source, kept = account["words"]["source"], account["words"]["kept"]
-    whole = any(loss["unit"] in ("images", "entities") for loss in account["left_out"])
+    losses = account["left_out"]
+    whole = any(one["unit"] in ("images", "entities") or one["reason"].startswith(_UNREAD) for one in losses)
     return summary_of(account) if whole or source - kept > SPOKEN * source else ""
 
 

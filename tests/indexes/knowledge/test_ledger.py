@@ -86,6 +86,8 @@ def test_all_means_all() -> None:
     assert account["words"] == {"source": 5001, "kept": 5000}
     assert summary_of(account) == "kept 99.9 % of 5,001 words; left out: other words 1 word in 1 place, e.g. a.md: end"
     assert warning_of(account) == ""  # so few
+    unread = {"reason": "files *.rst: convert them", "unit": "files", "count": 9, "places": 1, "example": "a.rst"}
+    assert "; files *.rst: convert them 9 files" in warning_of({**account, "left_out": [*account["left_out"], unread]})
 
 
 def test_a_document_that_is_left_out_counts_for_its_reason() -> None:
