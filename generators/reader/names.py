@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from generators.pointing import PLACE, THING, THIS
-from retriever.lexical import tokenize
+from retriever.lexical import labels_of, tokenize
 
 _SHOWN = r"(?:(?:shown|pictured|depicted|displayed|seen|visible)\b ?)"
 _BE = r"(?:is|are|was|were)"
@@ -54,7 +54,10 @@ def asks_name(question: str, title: str, text: str) -> bool:
         return True
     found = _KIND.fullmatch(asked)
     things = frozenset(tokenize(found["thing"] or found["one"])) if found else frozenset()
-    return bool(things) and things <= _ANYTHING | frozenset(tokenize(f"{title} {first_sentence(text)}"))
+    first = first_sentence(text)
+    if any(labels_of(first)):  # "Brand: Apple" calls nothing a brand
+        first = first.partition(": ")[2]
+    return bool(things) and things <= _ANYTHING | frozenset(tokenize(f"{title} {first}"))
 
 
 def asks_description(question: str) -> bool:

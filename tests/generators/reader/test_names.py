@@ -52,6 +52,17 @@ def test_something_else_is_asked_for(question: str) -> None:
     assert not asks_name(question, "Tower Bridge", BRIDGE)
 
 
+def test_a_label_is_no_name() -> None:
+    assert not asks_name("What brand is it?", "Phone 11", "Brand: Pear\nPrice: 9")
+    assert asks_name("Which clock is this?", "Swatch GB101", "Type: quartz clock\nPrice: 9")
+    facts = Evidence("e", "Phone 11", "Facts", "Brand: Pear\nCategory: Electronics\nPrice: 9")
+    reader = ExtractiveReader()
+    assert [reader.read(f"What {asked} is it?", facts).answer for asked in ("brand", "category")] == [
+        "Pear",
+        "Electronics",
+    ]
+
+
 @pytest.mark.parametrize(
     ("question", "expected"),
     [("Tell me about this bridge.", True), ("describe it", True), ("Tell me about its history", False),
