@@ -60,7 +60,7 @@ class MatchReport:
             notes.append(f"{records} joined with those of other files that have the same main image and name: {title}")
         if self.lost[0]:
             whose = counted(self.lost[0], "entity")
-            notes.append(f"images of {whose} belong to others that name them, and are searched there: {self.lost[1]}")
+            notes.append(f"{whose} lost images that belong to others, such as {self.lost[1]}")
         if self.unused:
             notes.append(f"{counted(len(self.unused), 'image file')} of no entity, such as {self.unused[0]}")
         return notes + [f"image file not read: {reason}" for reason in self.refused[:_LISTED]]

@@ -128,7 +128,7 @@ def test_pages_that_compare_things_own_none_of_their_images(
     images, report = shared(tmp_path, [*things, *others, overview][::order], files)
     assert {one.id: images[one.id][0] for one in things} == {one.id: one.image for one in things}
     assert all(images[one.id] == (None, []) for one in (*others, overview))
-    assert report.lost[0] == 13 and "images of 13 entities belong to others that name them" in "".join(report.notes())
+    assert report.lost[0] == 13 and "13 entities lost images that belong to others" in "".join(report.notes())
 
 
 def test_another_image_becomes_the_main_one(tmp_path: Path) -> None:
