@@ -185,7 +185,10 @@ def _reader_of(path: Path) -> Reader:
             settings_in(path)  # says what is missing
         with opened(path) as content:  # says if it is damaged
             content.read(BEGINNING)
-        known = ", ".join(sorted({suffix for one in every for suffix in one.suffixes}))
+        suffixes = {suffix for one in every for suffix in one.suffixes}
+        if named.suffix.lower() in suffixes:
+            raise ValueError(f"{path}: has nothing that is read of *{named.suffix}, such as things with titles")
+        known = ", ".join(sorted(suffixes))
         raise ValueError(f"{path}: unknown extension; known are {known}; name the format with --kb-format")
     return reader
 

@@ -97,6 +97,11 @@ def test_programs_without_things_are_not_read(tmp_path: Path, name: str, text: s
     assert not PROGRAM.recognizes(written(tmp_path / name, text), b"")
 
 
+def test_a_single_program_without_things_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"app.js: has nothing that is read of \*\.js, such as things"):
+        list(read_knowledge_base(written(tmp_path / "app.js", "run();")))
+
+
 def test_dependencies_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "node_modules").mkdir()
     assert not PROGRAM.recognizes(written(tmp_path / "node_modules" / "a.js", PRODUCTS), b"")
