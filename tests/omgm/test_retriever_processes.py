@@ -184,7 +184,7 @@ def test_a_process_reads_what_the_server_would(processes: RetrieverProcesses) ->
     assert expected[0].answer == "1889" and expected[0].span == (23, 27) and expected[-1].evidence == TOWER
     assert list(map(rounded, lane.read(READINGS))) == list(map(rounded, expected))
     broken = GenerationRequest("When?", None, replace(TOWER, text=cast(str, None)))
-    with pytest.raises(RuntimeError, match="AttributeError"):
+    with pytest.raises(RuntimeError, match="TypeError"):
         lane.read([WHEN, broken])
     for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C and service managers signal all processes at once
         assert lane._process.pid is not None
