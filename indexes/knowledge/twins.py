@@ -86,6 +86,7 @@ def united(group: Sequence[Entity], titles: Counter[str]) -> Entity:
 
 def _called(entity: Entity) -> set[str]:
     id = entity.id.removeprefix(f"{home_of(entity)[0]}#")  # as ids that others have are written
+    id = "" if id.isdecimal() else id  # tables number their rows
     return {*filter(None, (entity.url, loose_key(last_name(id)), loose_key(entity.title)))}
 
 

@@ -53,7 +53,7 @@ def read(folder: Path) -> tuple[list[Entity], MatchReport]:
 
 def rows(label: str, **more: str) -> Rows:
     return [
-        {"id": f"{n}", "title": name, "image": f"img/{name}.png", label: f"{label} of {name}", **more}
+        {"id": f"{name}-{n}", "title": name, "image": f"img/{name}.png", label: f"{label} of {name}", **more}
         for n, name in enumerate(NAMES, start=7)
     ]
 
@@ -93,7 +93,7 @@ def test_the_title_is_what_fewest_are_called(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"title": "Another one", "id": "99"},  # names nothing alike
+        {"title": "Another one", "id": "other-99"},  # names nothing alike
         {"image": "img/other.png"},  # another main image
     ],
 )
@@ -104,6 +104,14 @@ def test_things_that_differ_are_two(tmp_path: Path, change: dict[str, str]) -> N
     to_csv([{**row, **change} for row in rows("weight")[:1]], tmp_path)
     entities, report = read(tmp_path)
     assert (len(entities), report.united) == (4, (0, ""))
+
+
+def test_rows_of_two_tables_with_the_same_number_are_two(tmp_path: Path) -> None:
+    write_image(tmp_path / "img.png", "red")
+    for color in ("red", "blue"):
+        row = {"id": "12", "title": f"{color} cup", "image": "img.png"}
+        (tmp_path / f"{color}.json").write_text(json.dumps([row, {**row, "id": "13", "title": f"{color} jug"}]))
+    assert len(read(tmp_path)[0]) == 4
 
 
 def test_rows_of_one_file_and_pages_with_a_logo_are_not_compared(tmp_path: Path) -> None:
