@@ -6,6 +6,7 @@ import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,12 @@ def home_of(entity: Entity) -> tuple[str, bool]:
     """Returns the path of the file that an entity comes from, "" if it is unknown, and whether it is all of it."""
     named = ((value, field == OWN_FILE) for field, value in entity.named_after if field in (OWN_FILE, OWN_TABLE))
     return next(named, ("", False))
+
+
+def is_from(entity: Entity, folder: Path, part: Path) -> bool:
+    """Returns whether one of the files that an entity comes from is a part of a folder, or in it."""
+    homes = (folder / value for field, value in entity.named_after if field in (OWN_FILE, OWN_TABLE))
+    return any(home.is_relative_to(part) for home in homes)
 
 
 def last_name(id: str) -> str:

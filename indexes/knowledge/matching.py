@@ -150,6 +150,7 @@ def with_matched_images(
         for row, (entity, named_after, there) in enumerate(_read(spool)):
             if row in parts:
                 continue
+            entity = replace(entity, named_after=tuple((name, value) for name, value in named_after))
             if row in one:
                 entity, there = one[row]
             elif row in lost:

@@ -42,6 +42,7 @@ def read_knowledge_base(
     ledger: Ledger | None = None,
     groups: Groups | None = None,
     only: Path | None = None,
+    others: bool = False,
     contents: Contents | None = None,
 ) -> Iterator[Entity]:
     """Yields the entities of a knowledge base in the order of its files, holding only a few of them in memory.
@@ -59,6 +60,7 @@ def read_knowledge_base(
         ledger: Counts what is kept and what is left out.
         groups: Gets the group of each entity.
         only: A file or a folder inside the folder `path`; entities from elsewhere are left out.
+        others: Whether these are yielded, too, since the same thing may be in both (`indexes.knowledge.twins`).
         contents: Its files, if they are already known.
 
     Raises:
@@ -69,7 +71,7 @@ def read_knowledge_base(
     skipped = SkippedEntries() if skipped is None else skipped
     contents = contents_of(path, format) if contents is None else contents
     reading = _Reading(path, contents, drop_sections, names or {}, keep_navigation, ledger)
-    yield from reading.entities(skipped, Groups() if groups is None else groups, only)
+    yield from reading.entities(skipped, Groups() if groups is None else groups, only, others)
     skipped.close(path)
 
 
@@ -101,7 +103,7 @@ class _Reading:
         self._identities = Identities(several=len(contents.paths) > 1)
         self._untitled: NoThing | None = None
 
-    def entities(self, skipped: SkippedEntries, groups: Groups, only: Path | None) -> Iterator[Entity]:
+    def entities(self, skipped: SkippedEntries, groups: Groups, only: Path | None, others: bool) -> Iterator[Entity]:
         """Yields the entities that can be used, and counts the others."""
         self._name_the_unread(skipped)
         for reader, files in self._contents.files.items():
@@ -112,7 +114,9 @@ class _Reading:
                 for entry in entries:
                     place, meaning = entry.place, self._usable(entry)
                     if only is not None and not place.startswith((f"{only}/", f"{only}:")) and place != str(only):
-                        continue  # its id is taken all the same
+                        if others and isinstance(meaning, Meaning):  # its id is taken in any case
+                            yield divided(without_lists(meaning.entity, dropped))
+                        continue
                     if isinstance(meaning, ValueError):
                         errors.append(entry._replace(meaning=meaning))
                     elif meaning is not None:

@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> None:
 
     from indexes.builder.report import problem_lines
     from indexes.knowledge.bad_entries import SkippedEntries
+    from indexes.knowledge.image_rules import is_from
     from indexes.knowledge.knowledge_base import guess_format
     from indexes.knowledge.ledger import Ledger
     from indexes.knowledge.matching import with_matched_images
@@ -95,9 +96,11 @@ def run(args: argparse.Namespace) -> None:
                 skipped=skipped,
                 ledger=None if compare and not args.prune else account,
                 only=only,
+                others=only is not None,
             )
             shown = progress_bar(entities, desc="compare" if compare else "add", unit="entity")
-            yield from with_matched_images(shown, source, image_pattern(reading["names"]))
+            matched = with_matched_images(shown, source, image_pattern(reading["names"]))
+            yield from (entity for entity in matched if only is None or is_from(entity, kb, only))
 
         def gaps() -> Gaps:
             part = "" if only is None else f"only {only} was read; add {kb} as a whole"

@@ -232,6 +232,23 @@ def test_a_note_that_is_gone_is_removed_whatever_else_was_left_out(
     assert report["pruned"] == 1 and "fish/Cod" not in case.ids()
 
 
+@pytest.mark.parametrize("part", [0, 1])
+def test_adding_one_of_two_tables_about_the_same_things_loses_nothing_of_the_other(case: Case, part: int) -> None:
+    folder = case.folder / "tables"
+    tables = [csv(folder, CUPS, name="a"), jsonl(folder, CUPS, name="b")]
+    text = tables[1].read_text(encoding="utf-8").replace('"text": "', '"weight": "300 g", "text": "')
+    tables[1].write_text(text, encoding="utf-8")
+    case.build(folder)
+    report, said = case.add(tables[part])
+    assert (report["unchanged"], report["added"], len(case.ids())) == (3, 0, 3), said
+    tables[1].write_text(text.replace("300 g", "400 g"), encoding="utf-8")
+    assert case.add(tables[part])[0]["replaced"] == 3
+    opened = LiveIndex.open(case.folder / "copy")
+    for row in opened.rows():
+        said = "\n".join(section.text for section in opened.entity(row).sections)
+        assert "400 g" in said and "300 g" not in said
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("write", [csv, jsonl])
 @pytest.mark.parametrize("beside", [{}, VAULT])
