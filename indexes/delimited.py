@@ -41,7 +41,7 @@ def header_in(lines: Sequence[str], file: Path, is_name: Callable[[str], bool]) 
 
 
 def _delimiter(lines: Sequence[str]) -> str:
-    """Returns what divides the first lines into as many values each, or else what the header has most of."""
+    """Returns the separator that splits the first lines into equally many values, else the header's most frequent."""
 
     def fits(delimiter: str) -> bool:
         rows = list(csv.reader(lines[: BELOW + 2], delimiter=delimiter))[: BELOW + 1]  # the last may be cut off

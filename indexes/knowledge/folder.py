@@ -187,7 +187,7 @@ def _reader_of(path: Path) -> Reader:
             content.read(BEGINNING)
         suffixes = {suffix for one in every for suffix in one.suffixes}
         if named.suffix.lower() in suffixes:
-            raise ValueError(f"{path}: has nothing that is read of *{named.suffix}, such as things with titles")
+            raise ValueError(f"{path}: no reader recognizes its content; name the format with --kb-format")
         known = ", ".join(sorted(suffixes))
         raise ValueError(f"{path}: unknown extension; known are {known}; name the format with --kb-format")
     return reader

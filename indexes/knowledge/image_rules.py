@@ -51,9 +51,9 @@ def home_of(entity: Entity) -> tuple[str, bool]:
 
 
 def is_from(entity: Entity, folder: Path, part: Path) -> bool:
-    """Returns whether one of the files that an entity comes from is a part of a folder, or in it."""
-    homes = (folder / value for field, value in entity.named_after if field in (OWN_FILE, OWN_TABLE))
-    return any(home.is_relative_to(part) for home in homes)
+    """Returns whether an entity comes from a part of a folder, as one of its files says, or has no known file."""
+    homes = [folder / value for field, value in entity.named_after if field in (OWN_FILE, OWN_TABLE)]
+    return not homes or any(home.is_relative_to(part) for home in homes)
 
 
 def last_name(id: str) -> str:

@@ -57,7 +57,7 @@ class MatchReport:
         notes = [f"images of {line}" for line in self.used()]
         if self.united[0]:
             records, title = counted(self.united[0], "entity"), self.united[1]
-            notes.append(f"{records} joined with those of other files that have the same main image and name: {title}")
+            notes.append(f"{records} joined with others that share main image and name in other files, such as {title}")
         if self.lost[0]:
             whose = counted(self.lost[0], "entity")
             notes.append(f"{whose} lost images that belong to others, such as {self.lost[1]}")

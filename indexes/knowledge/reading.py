@@ -12,6 +12,7 @@ from indexes.knowledge.entity_fields import EntityFields
 from indexes.knowledge.folder import Contents, contents_of, unread_in
 from indexes.knowledge.groups import Groups
 from indexes.knowledge.identity import Identities, is_whole_file
+from indexes.knowledge.image_rules import home_of
 from indexes.knowledge.ledger import Ledger
 from indexes.knowledge.meanings import Images, Understood, meanings_of
 from indexes.knowledge.readers import Folder, Reader
@@ -60,7 +61,7 @@ def read_knowledge_base(
         ledger: Counts what is kept and what is left out.
         groups: Gets the group of each entity.
         only: A file or a folder inside the folder `path`; entities from elsewhere are left out.
-        others: Whether these are yielded, too, since the same thing may be in both (`indexes.knowledge.twins`).
+        others: Whether to yield these, too, if their file is known (`home_of`): the same thing may be in both.
         contents: Its files, if they are already known.
 
     Raises:
@@ -114,7 +115,7 @@ class _Reading:
                 for entry in entries:
                     place, meaning = entry.place, self._usable(entry)
                     if only is not None and not place.startswith((f"{only}/", f"{only}:")) and place != str(only):
-                        if others and isinstance(meaning, Meaning):  # its id is taken in any case
+                        if others and isinstance(meaning, Meaning) and home_of(meaning.entity)[0]:
                             yield divided(without_lists(meaning.entity, dropped))
                         continue
                     if isinstance(meaning, ValueError):

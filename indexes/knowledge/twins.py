@@ -15,6 +15,7 @@ import numpy as np
 
 from indexes.knowledge.image_names import loose_key
 from indexes.knowledge.image_rules import home_of, last_name
+from indexes.knowledge.sections import FACTS
 from indexes.knowledge.selection import language_of
 from retriever.types import Entity, Section
 
@@ -39,7 +40,10 @@ class SharedImages:
         images, files = np.array(self._images, np.int64), np.array(self._files, np.int64)
         order = np.argsort(images, kind="stable")
         starts = np.flatnonzero(np.diff(images[order], prepend=images[order[:1]] - 1))
-        runs = (run.tolist() for run in np.split(order, starts[1:]) if 1 < len(run) <= _MOST and images[run[0]])
+        lengths = np.diff(starts, append=len(order))
+        is_group = (lengths > 1) & (lengths <= _MOST) & (images[order[starts]] != 0)
+        pairs = zip(starts[is_group].tolist(), lengths[is_group].tolist(), strict=True)
+        runs = (order[start : start + length].tolist() for start, length in pairs)
         return sorted(run for run in runs if len({*files[run].tolist()}) == len(run))
 
 
@@ -91,11 +95,20 @@ def _called(entity: Entity) -> set[str]:
 
 
 def _sections(group: Sequence[Entity], title: str) -> tuple[Section, ...]:
-    """Returns the sections of all; several with the same title are one, in the place of the first, each line once."""
-    places, lines = dict[str, int](), dict[str, dict[str, None]]()
+    """Returns the sections of the first entity, and what those of the others say beyond; facts are one section."""
+    sections, said = list[Section](), set[str]()
     for entity in group:
         for section in entity.sections:
+            lines = section.text.split("\n")
+            new = lines if entity is group[0] else [line for line in lines if line not in said]
+            said.update(lines)
+            facts = next((n for n, one in enumerate(sections) if one.title == section.title == FACTS), None)
+            if not any(line.strip() for line in new):
+                continue
+            if facts is not None:
+                sections[facts] = replace(sections[facts], text="\n".join((sections[facts].text, *new)))
+                continue
             heading = title if section.title == entity.title else section.title
-            places.setdefault(heading, section.index if entity is group[0] else max(places.values(), default=-1) + 1)
-            lines.setdefault(heading, {}).update(dict.fromkeys(section.text.split("\n")))
-    return tuple(Section(heading, "\n".join(lines[heading]), index) for heading, index in places.items())
+            index = section.index if entity is group[0] else max((one.index for one in sections), default=-1) + 1
+            sections.append(Section(heading, "\n".join(new), index))
+    return tuple(sections)

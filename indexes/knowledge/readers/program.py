@@ -14,6 +14,7 @@ from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers import rows as common
 from indexes.knowledge.readers.json_rows import of_list, of_object
+from indexes.knowledge.understanding.fields import looks_like_image
 
 _SUFFIXES = (".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx")
 _MADE = (".min.js", ".config.js", ".d.ts")
@@ -23,6 +24,7 @@ _IMPORTED = re.compile(
     r"import\s+(\w+)\s+from\s+['\"]([^'\"]+)['\"]|(?:const|let|var)\s+(\w+)\s*=\s*require\(['\"]([^'\"]+)['\"]\)"
 )
 """A name that a program gives a file, such as an image."""
+_QUOTED = re.compile(r"(?<=['\"`])\w+(?=['\"`])")
 _REQUIRED = re.compile(r"require\(\s*['\"`]([^'\"`]+)['\"`]\s*\)(?:\.default)?")
 
 
@@ -33,7 +35,7 @@ def _recognizes(file: Path, _start: bytes) -> bool:
     try:
         state = file.stat()
         return state.st_size <= _LARGEST and bool(_things_in(file, state.st_mtime_ns, state.st_size))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
 
 
@@ -57,11 +59,11 @@ def _entries(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
     )
 
 
-@lru_cache(maxsize=64)  # a file is looked at before it is read
+@lru_cache(maxsize=8)  # a file is looked at before it is read
 def _things_in(file: Path, _time: int, _size: int) -> list[Any]:
     """Returns the lists and objects of things in a program, none if they are less than most of it.
 
-    Names of imported files are replaced by their paths; other code is text.
+    Names of imported images are replaced by their paths, unless the program quotes the same word; other code is text.
 
     Raises:
         ValueError: It is not Unicode.
@@ -69,7 +71,9 @@ def _things_in(file: Path, _time: int, _size: int) -> list[Any]:
     from chompjs import parse_js_objects  # only for folders with programs
 
     text = decoded(file.read_bytes(), str(file))
-    files = {match[1] or match[3]: match[2] or match[4] for match in _IMPORTED.finditer(text)}
+    imported = ((match[1] or match[3], match[2] or match[4]) for match in _IMPORTED.finditer(text))
+    quoted = set(_QUOTED.findall(text))  # the parser does not tell a name from the same word in quotes
+    files = {name: path for name, path in imported if looks_like_image(path) and name not in quoted}
     objects: Iterable[Any] = parse_js_objects(text, loader_kwargs={"strict": False})  # texts may have lines
     every = map(partial(_resolved, files=files), objects)
     values = [value for value in every if _holds_things(value, file)]

@@ -71,7 +71,7 @@ def test_records_of_one_thing_in_two_files_are_one(
     entities, report = read(tmp_path)
     assert [one.title for one in entities] == list(NAMES)
     assert report.united == (3, "Fox")
-    assert "3 entities joined with those of other files that have the same main image and name: Fox" in report.notes()
+    assert "3 entities joined with others that share main image and name in other files, such as Fox" in report.notes()
     for one in entities:
         said = "\n".join(text for _, text in texts(one))
         assert f"Color: color of {one.title}" in said and f"Weight: weight of {one.title}" in said
@@ -79,6 +79,19 @@ def test_records_of_one_thing_in_two_files_are_one(
             len({title for title, _ in texts(one)}) == len(one.sections) == len({part.index for part in one.sections})
         )
         assert one.image and {image.url for image in one.images} <= {one.image}
+
+
+def test_lines_that_repeat_and_paragraphs_stay(tmp_path: Path) -> None:
+    write_image(tmp_path / "fox.png", "red")
+    poem = "Run, fox.\n\nIt is night.\n\nRun, fox."
+    (tmp_path / "a.json").write_text(json.dumps([{"title": "Fox", "image": "fox.png", "text": poem}]))
+    (tmp_path / "b.json").write_text(
+        json.dumps([{"title": "Fox", "image": "fox.png", "text": "Run, fox.\nHide.", "size": 3}])
+    )
+    [fox] = read(tmp_path)[0]
+    alone = next(iter(read_knowledge_base(tmp_path / "a.json")))
+    assert texts(fox) == [*texts(alone), ("Fox", "Hide."), ("Facts", "Size: 3")]
+    assert [part.index for part in fox.sections] == [0, 1, 2]
 
 
 def test_the_title_is_what_fewest_are_called(tmp_path: Path) -> None:

@@ -232,6 +232,17 @@ def test_a_note_that_is_gone_is_removed_whatever_else_was_left_out(
     assert report["pruned"] == 1 and "fish/Cod" not in case.ids()
 
 
+def test_adding_a_file_of_articles_from_a_folder_adds_its_own_alone(case: Case) -> None:
+    folder = case.folder / "articles"
+    csv(folder, CUPS, name="a")
+    article = {"id": "kettle", "title": "Kettle", "sections": [{"title": "Kettle", "text": "It is old."}]}
+    (folder / "b.jsonl").write_text(json.dumps(article) + "\n")
+    case.build(folder)
+    (folder / "b.jsonl").write_text(json.dumps({**article, "title": "Tea kettle"}) + "\n")
+    report, said = case.add(folder / "b.jsonl")
+    assert (report["replaced"], report["unchanged"], report["added"]) == (1, 0, 0), said
+
+
 @pytest.mark.parametrize("part", [0, 1])
 def test_adding_one_of_two_tables_about_the_same_things_loses_nothing_of_the_other(case: Case, part: int) -> None:
     folder = case.folder / "tables"

@@ -98,7 +98,9 @@ def test_programs_without_things_are_not_read(tmp_path: Path, name: str, text: s
 
 
 def test_a_single_program_without_things_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"app.js: has nothing that is read of \*\.js, such as things"):
+    with pytest.raises(
+        ValueError, match=r"app\.js: no reader recognizes its content; name the format with --kb-format"
+    ):
         list(read_knowledge_base(written(tmp_path / "app.js", "run();")))
 
 
@@ -121,6 +123,17 @@ def test_json_in_a_program_is_read_as_json(
     assert rows(PROGRAM, written(folder / "a.js", f"export default {text};")) == rows(
         JSON_ROWS, written(folder / "a.json", text)
     )
+
+
+def test_a_quoted_word_is_no_imported_image(tmp_path: Path) -> None:
+    text = "import mug from './mug.png'; import list from './list.js';\nexport default "
+    things = '[{name: "Mug", kind: "mug", text: "Of clay."}, {name: "Cup", kind: list, text: "Of tin."}]'
+    kinds = [row["kind"] for row in rows(PROGRAM, written(tmp_path / "a.js", text + things))]
+    assert kinds == ["mug", "list"]
+
+
+def test_values_nested_deeper_than_the_stack_are_no_things(tmp_path: Path) -> None:
+    assert not PROGRAM.recognizes(written(tmp_path / "a.js", f"a = {'[' * 100_000}{']' * 100_000}"), b"")
 
 
 def test_images_that_a_program_imports_are_those_of_its_things(tmp_path: Path) -> None:
