@@ -61,14 +61,11 @@ def build_columns(profile: Profile, names: Container[str] | None = None) -> dict
     """Loads the models of the columns that an index of a profile has, or of some of them."""
     models = dict[str, ColumnModel]()
     for name, column in columns().items():
-        if names is not None and name not in names:
-            continue
-        if column.open is not None:
-            model = column.open(profile)
-        else:
-            model = build_sections(profile) if has_section_encoder(profile) else None
-        if model is not None:
-            models[name] = model
+        if names is None or name in names:
+            sections = column.open is None and has_section_encoder(profile)
+            model = build_sections(profile) if sections else column.open and column.open(profile)
+            if model is not None:
+                models[name] = model
     return models
 
 

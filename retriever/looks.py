@@ -44,12 +44,8 @@ def declined(
     """Returns the queries to look at again, by their numbers, with small images; none without a `crop_threshold`."""
     if recognition.crop_threshold is None:
         return {}
-    pairs = enumerate(zip(queries, results, strict=True))
-    return {
-        number: _small(query)
-        for number, (query, result) in pairs
-        if is_declined(result.recognized, recognition.threshold)
-    }
+    unknown = [is_declined(result.recognized, recognition.threshold) for result in results]
+    return {number: _small(queries[number]) for number, is_unknown in enumerate(unknown) if is_unknown}
 
 
 def _small(query: Query) -> Query:

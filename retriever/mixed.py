@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -11,6 +11,7 @@ from retriever.deixis import renamed, without_deixis
 from retriever.photographs import merged, single
 from retriever.pipeline import IndexT, Retriever
 from retriever.protocols import Finish, Step
+from retriever.recognition import is_declined
 from retriever.section_search import PRONOUN, SectionIndex, SectionSearch, fits, topic_of
 from retriever.step3_sections import SectionRerank
 from retriever.types import NO_IMAGE, Candidate, Query, RetrievalResult
@@ -31,7 +32,8 @@ _THING = re.compile(
 class MixedRetrieval:
     """Retrieves for questions about images, and for those without one by a search of sections in place of step 1.
 
-    Of several images of a question, each is searched for itself (`retriever.photographs`).
+    Of several images of a question, each is searched for itself (`retriever.photographs`). If they are not recognized,
+    what the question names is searched.
 
     Args:
         retriever: Retrieves for those about images.
@@ -46,18 +48,31 @@ class MixedRetrieval:
         self._texts = Retriever(steps, retriever.index, pin=retriever.pin, device=retriever.device)
         self._texts.models = retriever.models
 
-    def __call__(self, queries: Sequence[Query]) -> list[RetrievalResult]:
-        """Returns one result per query, in order, after all steps."""
+    def __call__(self, queries: Sequence[Query], free: Callable[[], object] = bool) -> list[RetrievalResult]:
+        """Returns one result per query, in order, after all steps; `free` as in `Retriever.retrieve`."""
         completed = [self._completed(query) for query in queries]
         retriever, shown = self._retriever, [single(query) for query in completed]
-        about = iter(retriever.retrieve([one for several in shown for one in several if one.image.width]))
-        texts = iter(self._texts.retrieve([query for query in completed if not query.image.width]))
-        return [
-            merged(retriever.index, retriever.recognition, several, list(islice(about, len(several))))
-            if query.image.width
-            else _judged(query, next(texts))
-            for query, several in zip(completed, shown, strict=True)
-        ]
+        images = [one for several in shown for one in several if one.image.width]
+        about = iter(retriever.retrieve_images(images, free=free))
+        results = dict[int, RetrievalResult]()
+        for number, (query, several) in enumerate(zip(completed, shown, strict=True)):
+            if query.image.width:
+                result = merged(retriever.index, retriever.recognition, several, list(islice(about, len(several))))
+                completed[number], results[number] = self._named(query, result), result
+        asked = [number for number, query in enumerate(completed) if not query.image.width]
+        texts = self._texts.retrieve([completed[number] for number in asked]) if asked else []
+        results |= {number: _judged(completed[number], text) for number, text in zip(asked, texts, strict=True)}
+        return [results[number] for number in range(len(completed))]
+
+    def _named(self, query: Query, result: RetrievalResult) -> Query:
+        """Returns a query without its image if that is not recognized, but the question names a thing."""
+        recognition = self._retriever.recognition
+        unknown = recognition is not None and is_declined(result.recognized, recognition.threshold)
+        if unknown and result.reading is None and not _shows(query.question):
+            for text, candidates in self._search(query, [query.question]):
+                if candidates[0].sim_w and fits(_head(text), candidates) >= SURE:
+                    return replace(query, image=NO_IMAGE, more=(), before=(_head(text),))
+        return query
 
     def _completed(self, query: Query) -> Query:
         """Returns a query without those before it: about its image, or after the text that says what it is about.
@@ -68,8 +83,7 @@ class MixedRetrieval:
         question, about = query.question, bool(query.image.width)
         follows = _refers(question) or _ALSO.match(question) is not None or _thing(question) is not None
         alone = replace(query, before=())
-        shown = about and (without_deixis(question) != question or _HERE.search(question) is not None)
-        if not query.before or shown or not (about or follows):
+        if not query.before or (about and _shows(question)) or not (about or follows):
             return alone
         earlier = query.before[about:] if follows and not _has_name(_thing(question)) else ()
         for text, candidates in self._search(query, [question, *reversed(earlier)]):
@@ -137,6 +151,11 @@ def _thing(question: str) -> str | None:
     """Returns the thing that a question without a verb names: "Norway" of "And Norway?"."""
     match = _THING.fullmatch(" ".join(question.split()).rstrip(" ?.!"))
     return None if match is None or _refers(question) else match[1]
+
+
+def _shows(question: str) -> bool:
+    """Returns whether a question points at an image."""
+    return without_deixis(question) != question or _HERE.search(question) is not None
 
 
 def _refers(question: str) -> bool:

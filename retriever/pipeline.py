@@ -56,7 +56,8 @@ class Retriever(Generic[IndexT]):
         models: Any other code that runs the models must do so in `with retriever.models`; no batch is in a step
             meanwhile.
         threads: How many threads a batch may use on a CPU; by default all that are free (`free_threads`).
-        mixed: Retrieves for a batch in which questions have no image, several, or follow others; without it, none may.
+        mixed: Retrieves for a batch in which questions have no image, several, follow others, or name what their image
+            does not show; without it, none may.
 
     Raises:
         ValueError: There are no steps, or two have the same name.
@@ -82,7 +83,7 @@ class Retriever(Generic[IndexT]):
         self.device = torch.device(device)
         self.models = Turns(2 if self.device.type == "cuda" else 1)
         self.threads: int | None = None
-        self.mixed: Callable[[Sequence[Query]], list[RetrievalResult]] | None = None
+        self.mixed: Callable[[Sequence[Query], Callable[[], object]], list[RetrievalResult]] | None = None
         self.pin, self._splits = pin, splits
         self.steps = steps
         self._entered = self._stages
@@ -113,19 +114,24 @@ class Retriever(Generic[IndexT]):
 
         Images that are not surely recognized are searched again by the words on them (`retriever.label_reading`), and
         those that are not recognized then turned (`retriever.turning`) and in parts (`retriever.crops`), if the
-        recognition allows it.
-        On a CPU with cores to spare, each core takes a share of the queries; the steps of a single query start side by
-        side. On a GPU, the last step starts when the others have finished.
+        recognition allows it. On a CPU with cores to spare, each core takes a share of the queries; the steps of a
+        single query start side by side. On a GPU, the last step starts when the others have finished.
 
         Args:
             queries: The queries.
             steps: How many of the steps to run; by default all. With fewer, `recognized` stays `None`.
             free: Called as soon as another batch may begin, if that is before this one ends.
         """
-        if self.mixed is not None and any(query.before or query.more or not query.image.width for query in queries):
-            return self.mixed(queries)
+        if self.mixed is not None and (steps is None or any(q.before or q.more or not q.image.width for q in queries)):
+            return self.mixed(queries, free)
         if any(query.more for query in queries):
             raise ValueError("a question has several images, which this retriever has no way to search (mixed)")
+        return self.retrieve_images(queries, steps, free)
+
+    def retrieve_images(
+        self, queries: Sequence[Query], steps: int | None = None, free: Callable[[], object] = bool
+    ) -> list[RetrievalResult]:
+        """Returns one result per query about one image alone, as `retrieve`."""
         if steps is None and self.recognition is not None:
             queries = [with_key(query) for query in queries]
         shown = [without_border(query) for query in queries] if self.trim_borders else queries

@@ -63,11 +63,11 @@ function cited(turn, reply) {
   ]);
 }
 
-/** Shows what a question that follows others is about, and how these complete it. */
+/** Shows what a question is about that follows others or names a thing, and how those before complete it. */
 export function showTopic(turn, asked, { before }, { entity, searched }) {
-  if (!before || !entity) return;
   const photo = turn.images.length;
   const named = photo && searched !== null;
+  if (!entity || !(before || named)) return;
   const about = `About ${named ? `${entity.title}, not the photo` : photo ? "the photo" : entity.title}`;
   turn.topic.textContent = searched && searched !== asked ? `${about}: ${searched}` : about;
   turn.topic.hidden = false;

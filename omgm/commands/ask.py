@@ -74,6 +74,8 @@ def run(args: argparse.Namespace) -> None:
     for number, (name, shown) in enumerate(zip(args.images, answer.photographs, strict=False), start=1):
         sure = "" if shown.recognized is None else f" (recognized: {shown.recognized:.0%})"
         print(f"{'' if number > 1 else chr(10)}image {number}, {name}: {shown.entity_title or 'nothing found'}{sure}")
+    if images and answer.searched:
+        print("\nnot about the image, which was not recognized, but about what the question names")
     if answer.turned:
         print(f"\nrecognized when turned by {answer.turned}°")
     if answer.text:

@@ -233,3 +233,7 @@ def test_page(chromium: Browser, url: str, folder: Path) -> None:
     assert ask("How tall is Tokyo Tower?", 6) == ["333 metres", "Tokyo Tower", "About Tokyo Tower, not the photo", "0"]
     choose("Mount Fuji")
     assert ask("When did it last erupt?", 7) == ["1707", "Mount Fuji", "", "1"]
+    opened_anew(chromium, url)
+    Image.effect_noise((320, 240), 90).save(folder / "unknown.png")
+    choose("unknown")
+    assert ask("How tall is Tokyo Tower?", 1) == ["333 metres", "Tokyo Tower", "About Tokyo Tower, not the photo", "0"]

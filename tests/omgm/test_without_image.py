@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from mcp import Client
+from PIL import Image
 
 from omgm.__main__ import main, parser
 from omgm.api import OMGM
@@ -149,6 +151,31 @@ def test_a_query_without_an_image_goes_to_another_process(omgm: OMGM) -> None:
     assert again.candidates == results[0].candidates and again.recognized == results[0].recognized
 
 
+def test_an_image_that_is_not_recognized_leaves_what_the_question_names(omgm: OMGM) -> None:
+    image = Image.effect_noise((80, 60), 90).convert("RGB")
+    asked = {
+        TALL: "330",
+        "How tall is the Eiffel Tower, and when did they build it?": "330",
+        "When did Fujiyama last erupt?": "1707",
+        "How tall is this tower?": None,
+        "Is the Eiffel Tower taller than this?": None,
+        "How old is it?": None,
+        "Who wrote War and Peace?": None,
+    }
+    alone = [omgm.retriever.retrieve([Query(image, question)])[0] for question in asked]
+    together = omgm.retriever.retrieve([Query(image, question) for question in asked])
+    for (question, answer), one, other in zip(asked.items(), alone, together, strict=True):
+        assert one.searched == other.searched == (question if answer else None), question
+        assert [c.row for c in one.candidates] == [c.row for c in other.candidates]
+        if answer:
+            assert answer in (omgm.ask(image, question).answer or "")
+            assert answer in (omgm.ask([image, image.rotate(90)], question).answer or "")
+        else:
+            assert omgm.ask(image, question).declined
+    text = omgm.ask(image, TALL)
+    assert text.entity is not None and text.recognized == omgm.ask(None, TALL).recognized
+
+
 def test_http(omgm: OMGM) -> None:
     settings = ServingSettings()
     with (
@@ -175,6 +202,8 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = ["--index", str(folder / "index")]
     assert main(["ask", *index, TALL]) == 0
     assert "330" in capsys.readouterr().out
+    assert main(["ask", *index, str(folder / "queries" / "photo.png"), TALL]) == 0
+    assert re.match("(?s)330 metres.*not about the image", capsys.readouterr().out)
     assert main(["ask", *index, str(folder / "queries" / "photo.png")]) == 2
     assert "QUESTION is missing after the IMAGE" in capsys.readouterr().err
     assert main(["ask", *index, "--mode", "auto", TALL]) == 2
