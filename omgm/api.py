@@ -171,7 +171,7 @@ class OMGM:
             image: A path, bytes, a PIL image, or an array [H, W] or [H, W, 3 or 4] of uint8; a list of several, such as
                 both sides of a thing, or two things to compare; `None` without one.
             question: The question.
-            **options: `k`, `alpha`, `beta` and `filter`, see `omgm.search_params.SearchParams`.
+            **options: `k`, `alpha`, `beta`, `filter` and `entity`, see `omgm.search_params.SearchParams`.
 
         Raises:
             ValueError: The image is unreadable, the question is empty, or an option is out of range.

@@ -25,9 +25,11 @@ class SearchParams(TypedDict, total=False):
         alpha: Weight of step 1 in step 2 (equation 5), instead of the profile's.
         beta: Weight of step 2 in step 3 (equation 7), instead of the profile's.
         filter: Fields with a value or several, one of which an entity must have to be found: `{"category": "bird"}`.
+        entity: The id of the entity that is asked about, whatever the image shows.
     """
 
     k: int | None
     alpha: float | None
     beta: float | None
     filter: Values | None
+    entity: str | None

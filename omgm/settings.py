@@ -355,10 +355,7 @@ class StepSettings(BaseModel):
     kind: Annotated[str, known_in("omgm.steps")]
 
 
-def _as_step(value: object) -> object:
-    return {"kind": value} if isinstance(value, str) else value
-
-
+Step = Annotated[StepSettings, BeforeValidator(lambda value: {"kind": value} if isinstance(value, str) else value)]
 STEPS = tuple(StepSettings(kind=kind) for kind in ("search", "fusion", "sections"))
 """Steps 1 to 3."""
 
@@ -390,7 +387,7 @@ class Profile(_Table):
     regions: RegionSettings = RegionSettings()
     agents: AgentSettings = AgentSettings()
     serving: ServingSettings = ServingSettings()
-    steps: tuple[Annotated[StepSettings, BeforeValidator(_as_step)], ...] = Field(default=STEPS, min_length=1)
+    steps: tuple[Step, ...] = Field(default=STEPS, min_length=1)
     _options: str = PrivateAttr("")
 
     @property

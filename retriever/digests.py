@@ -63,7 +63,7 @@ def _part(db: sqlite3.Connection, path: Path | None, contents: Sequence[Path | b
     before = time.time_ns() - _SETTLED
     for one, status, stamp in zip(contents, stats, stamps, strict=True):
         if isinstance(one, bytes):
-            yield _digest(one)
+            yield hashlib.blake2b(one, digest_size=16).digest()
         elif one is None or status is None or stamp is None:
             yield MISSING
         elif (found := known.get(stamp)) is not None:
@@ -92,10 +92,6 @@ def _stamp(status: os.stat_result) -> bytes:
     # The time of the last change of the inode, too: whoever writes a file can set the other one back, but not this.
     parts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
-
-
-def _digest(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def _read(path: Path) -> bytes:

@@ -87,9 +87,18 @@ def scoped(options: Options) -> Options:
 
 
 def options_of(index: EntityIndex, filter: Values | None = None, **options: Any) -> Options:
-    """Returns the options of a search, given as keywords, with what the caller may see; raises as `check`."""
-    check(index, own := filter_of(filter or {}))
-    return scoped(Options(**options, filter=own))
+    """Returns the options of a search, given as keywords, with what the caller may see; raises as `limited`."""
+    return limited(index, Options(**options, filter=filter_of(filter or {})))
+
+
+def limited(index: EntityIndex, options: Options) -> Options:
+    """Returns options with what the caller may see; raises as `check`, also for an entity that is not among it."""
+    check(index, options.filter)
+    options = scoped(options)
+    row = None if options.entity is None else index.row_of(options.entity)
+    if options.entity is not None and (row is None or not fits(index.entity(row), options.filter)):
+        raise ValueError(f"entity: no entity that fits the filter has the id {options.entity!r}")
+    return options
 
 
 def check(index: EntityIndex, filter: Filter, scopes: Iterable[Values] = ()) -> None:

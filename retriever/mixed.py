@@ -44,7 +44,7 @@ class MixedRetrieval:
 
     def __init__(self, retriever: Retriever[IndexT], index: SectionIndex, last: SectionRerank, k: int) -> None:
         self._retriever = retriever
-        steps: list[Step] = [SectionSearch(index, last.reranker, k), _UnnamedRerank(last)]
+        steps: list[Step] = [SectionSearch(index, last.reranker, k, retriever.index.row_of), _UnnamedRerank(last)]
         self._texts = Retriever(steps, retriever.index, pin=retriever.pin, device=retriever.device)
         self._texts.models = retriever.models
 
@@ -77,9 +77,12 @@ class MixedRetrieval:
     def _completed(self, query: Query) -> Query:
         """Returns a query without those before it: about its image, or after the text that says what it is about.
 
-        A question with a name is about that; one with a pronoun, or that only adds something, about the latest before
-        that fits an entity, otherwise about the image, if there is one, as is one with "this".
+        One with an entity is about that. A question with a name is about that; one with a pronoun, or that only adds
+        something, about the latest before that fits an entity, otherwise about the image, if there is one, as is one
+        with "this".
         """
+        if query.options.entity is not None:
+            return replace(query, image=NO_IMAGE, more=(), before=())
         question, about = query.question, bool(query.image.width)
         follows = _refers(question) or _ALSO.match(question) is not None or _thing(question) is not None
         alone = replace(query, before=())
@@ -163,4 +166,6 @@ def _refers(question: str) -> bool:
 
 
 def _judged(query: Query, result: RetrievalResult) -> RetrievalResult:
+    if query.options.entity is not None:
+        return result
     return replace(result, recognized=fits(topic_of(query), result.candidates), searched=query.question)

@@ -70,10 +70,11 @@ def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
     """Returns the signs of a result, best candidate first, or `None` without candidates."""
     if not candidates:
         return None
-    best, *others = candidates
+    (best, *others), (low, high) = candidates, LEADS
     first = [candidate.sim_c or 0.0 for candidate in others]
     second = [candidate.sim_p for candidate in others if candidate.sim_p is not None]
     third = [candidate.alignment for candidate in others if candidate.alignment is not None]
+    lead_a = best.alignment - max(third) if best.alignment is not None and third else COMMON.lead_a
     fused = [candidate.score for candidate in others]
     spread = statistics.pstdev(fused) if len(fused) >= FEW else 0.0
     return Signs(
@@ -82,16 +83,12 @@ def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
         lead_c=(best.sim_c or 0.0) - max(first) if first else COMMON.lead_c,
         lead=best.score - fused[0] if fused else COMMON.lead,
         lead_p=best.sim_p - max(second) if best.sim_p is not None and second else COMMON.lead_p,
-        lead_a=_lead(best.alignment, max(third)) if best.alignment is not None and third else COMMON.lead_a,
+        lead_a=min(max(lead_a, low), high),
         images=math.log(max(best.images, 1)),
         distance=min(20.0, (best.score - statistics.fmean(fused)) / spread) if spread else COMMON.distance,
         lead_w=(best.sim_w or 0.0) - max((candidate.sim_w or 0.0 for candidate in others), default=0.0),
         lead_k=agreed(best.places) - max((agreed(candidate.places) for candidate in others), default=0.0),
     )
-
-
-def _lead(best: float, other: float) -> float:
-    return min(max(best - other, LEADS[0]), LEADS[1])
 
 
 def contrast(image: Image.Image) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from retriever.deixis import without_deixis
@@ -82,12 +82,15 @@ class SectionSearch:
         index: What is searched.
         reranker: Step 3's model, whose vectors are compared if it has any.
         k: Candidates per query, unless the query's options set another number.
+        row_of: Returns the row of an entity, which is the only candidate of a query that has one in its options.
     """
 
     name = "step1"
 
-    def __init__(self, index: SectionIndex, reranker: TextReranker, k: int) -> None:
-        self.index, self.reranker, self.k = index, reranker, k
+    def __init__(
+        self, index: SectionIndex, reranker: TextReranker, k: int, row_of: Callable[[str], int | None]
+    ) -> None:
+        self.index, self.reranker, self.k, self.row_of = index, reranker, k, row_of
 
     def start(self, queries: Sequence[Query]) -> Finish:
         """Encodes the questions; the returned function finds entities by the best of their sections.
@@ -109,6 +112,9 @@ class SectionSearch:
     def _candidates(self, query: Query, vector: FloatArray | None) -> list[Candidate]:
         best = dict[int, Candidate]()
         options = query.options
+        if options.entity is not None:
+            row = self.row_of(options.entity)
+            return [] if row is None else [Candidate(row, score=1.0)]
         matches = self.index.search(without_deixis(topic_of(query)), vector, options.exclude, options.filter)
         for match in sorted(matches, key=lambda match: -match.score):
             best.setdefault(match.row, Candidate(match.row, score=match.score, sim_w=match.name))

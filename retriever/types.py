@@ -115,6 +115,7 @@ class Options:
     beta: float | None = None
     exclude: tuple[int, ...] = ()
     filter: Filter = ()
+    entity: str | None = None  # the id of the one that is asked about
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ from serving.responses_schemas import RESPONSES_IGNORED, RESPONSES_NEUTRAL, Resp
 from serving.settings import ServingSettings
 
 _IMAGES = 4  # images of the largest size that fit into one conversation
-_PARAMS = {"k": "omgm", "alpha": "omgm", "beta": "omgm", "filter": "omgm"}
+_PARAMS = {"k": "omgm", "alpha": "omgm", "beta": "omgm", "filter": "omgm", "entity": "omgm"}
 _SWITCHES = {"tools": "tool_choice", "functions": "function_call"}
 """Parameters that ask for nothing if another one is "none"."""
 

@@ -76,12 +76,10 @@ def checked_request(
         filter = filter_of(options.filter or {})
     except ValueError as error:
         raise ApiError(422, "wrong_type", str(error), param="filter") from error
-    chosen = Options(options.k, options.alpha, options.beta, filter=filter)
+    chosen = Options(options.k, options.alpha, options.beta, filter=filter, entity=options.entity)
     earlier = tuple(text[: settings.max_question_chars] for text in before)
-    on_error = options.on_generator_error
-    checked = CheckedRequest(
-        tuple(images), question, chosen, stream, on_error, before=earlier, thoughts=options.thoughts
-    )
+    about = tuple(images), question, chosen, stream, options.on_generator_error
+    checked = CheckedRequest(*about, before=earlier, thoughts=options.thoughts)
     if not isinstance(options, RequestOptions):
         return checked
     return replace(checked, mode=_mode(options), budget=options.budget, boxes=options.boxes or ())
@@ -90,7 +88,7 @@ def checked_request(
 def _mode(options: RequestOptions) -> str | None:
     """Returns the name of the agent, or `None` for plain retrieval."""
     agent = options.mode not in (None, "retrieve")
-    foreign = ("k", "alpha", "beta", "before") if agent else ("budget", "boxes")
+    foreign = ("k", "alpha", "beta", "entity", "before") if agent else ("budget", "boxes")
     if given := [name for name in foreign if getattr(options, name) is not None]:
         message = f"{given[0]} has no effect with mode {options.mode or 'retrieve'}; leave it out"
         raise ApiError(422, "unsupported_parameter", message, param=given[0])

@@ -18,10 +18,9 @@ from PIL import Image
 from retriever.filters import SCOPE, within
 from retriever.searching import Searcher
 from retriever.trail_views import TrailOut, Watch
-from retriever.types import Filter
 from serving.errors import ApiError, as_api_error
 from serving.fields import CheckedRequest, no_image
-from serving.schemas import AgentBudget, AnswerOut, ErrorDetail, OnGeneratorError
+from serving.schemas import AgentBudget, AnswerOut, ErrorDetail
 from serving.service import Service
 
 logger = logging.getLogger(__name__)
@@ -104,13 +103,12 @@ class Modes:
 class PendingRun:
     """A checked run that is ready to start."""
 
+    checked: CheckedRequest
     mode: str
     model: str
     run: ModeRun
     request_id: str
     decode_ms: float
-    on_error: OnGeneratorError
-    filter: Filter
 
 
 class ModeRuns:
@@ -119,26 +117,20 @@ class ModeRuns:
     Args:
         service: The service that the modes search with.
         modes: Its modes; `None` if there is no chat model.
+
+    Attributes:
+        modes: The modes that `/answer` accepts, except `retrieve`.
+        limits: The largest budget of a run; `None` without modes.
     """
 
     def __init__(self, service: Service, modes: Modes | None) -> None:
         self._service = service
         self._closing = AsyncExitStack()
-        self._modes = {} if modes is None else modes.open(service, self._closing)
-        self._limits = None if modes is None else modes.limits
+        self.modes = {} if modes is None else modes.open(service, self._closing)
+        self.limits = None if modes is None else modes.limits
         self._most = 0 if modes is None else modes.runs
         self._running = 0
         self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
-
-    @property
-    def modes(self) -> list[str]:
-        """The modes that `/answer` accepts, except `retrieve`."""
-        return list(self._modes)
-
-    @property
-    def limits(self) -> AgentBudget | None:
-        """The largest budget of a run; `None` without modes."""
-        return self._limits
 
     async def prepare(self, checked: CheckedRequest, request_id: str) -> PendingRun:
         """Decodes the image of a request with a mode.
@@ -163,8 +155,7 @@ class ModeRuns:
             run = mode.begin(ModeRequest(checked.question, image, budget, checked.boxes))
         except ValueError as error:
             raise ApiError(422, "out_of_range", str(error), param="boxes") from error
-        on_error, filter = checked.on_generator_error, checked.options.filter
-        return PendingRun(name, mode.model, run, request_id, seconds * 1000, on_error, filter)
+        return PendingRun(checked, name, mode.model, run, request_id, seconds * 1000)
 
     async def answer(self, pending: PendingRun, watch: Watch | None = None) -> AnswerOut:
         """Runs a mode.
@@ -172,15 +163,15 @@ class ModeRuns:
         Raises:
             ApiError: 429 if too many agents are running, 424 if the model failed and `on_generator_error` is "fail".
         """
-        started = time.perf_counter()
-        with self._place(), within(pending.filter):
+        started, checked = time.perf_counter(), pending.checked
+        with self._place(), within(checked.options.filter):
             outcome, filter = await pending.run(watch), SCOPE.get()
         seconds = time.perf_counter() - started
         self._seconds.append(seconds)
         failure = None
         if outcome.failure is not None:
             failure = self._service.generator_failure(outcome.failure, pending.request_id)
-            if pending.on_error == "fail":
+            if checked.on_generator_error == "fail":
                 raise failure from outcome.failure
         trail = outcome.trail.model_copy(update={"failure": failure.message if failure else ""})
         self._service.metrics.agent(pending.mode, outcome.answer is None, failure is not None, trail.spent.tokens)
@@ -238,14 +229,14 @@ class ModeRuns:
         await self._closing.aclose()
 
     def _checked(self, name: str) -> tuple[Mode, AgentBudget]:
-        if self._limits is None:
+        if self.limits is None:
             message = f"mode must be retrieve here, got {name[:40]!r}: agents need a chat model, but "
             message += "generator.base_url and generator.model are not set"
             raise ApiError(422, "mode_not_available", message, param="mode")
-        if name not in self._modes:
-            message = f"mode must be one of retrieve, {', '.join(self._modes)}; got {name[:40]!r}"
+        if name not in self.modes:
+            message = f"mode must be one of retrieve, {', '.join(self.modes)}; got {name[:40]!r}"
             raise ApiError(422, "out_of_range", message, param="mode")
-        return self._modes[name], self._limits
+        return self.modes[name], self.limits
 
     def _refusal(self) -> ApiError | None:
         if self._running < self._most:

@@ -2,13 +2,16 @@
 
 import { make, serviceImage } from "./page-service.js";
 
+const CHOICES = 4;
+
 /** Shows the reply of the service, or what there is of it while it is being written. */
-export function showReply(turn, reply) {
+export function showReply(turn, reply, choose) {
   const failed = reply.generator_error;
   const quote = reply.quote ?? [];
+  const isUnknown = !failed && reply.declined && !reply.quote && reply.searched === null && reply.candidates.length;
   const missing = failed
     ? "No answer: the generator failed"
-    : reply.declined && !reply.quote && reply.searched === null
+    : isUnknown
       ? "The image was not recognized: the closest match is below. If the collection has it, go closer until it fills the frame."
       : reply.trail?.stopped
         ? `No answer: stopped by its limit of ${reply.trail.stopped}`
@@ -30,9 +33,20 @@ export function showReply(turn, reply) {
   if (reply.trail) about.push(`${reply.trail.spent.tokens.toLocaleString()} tokens`, duration(reply.timings_ms.total));
   turn.answer.replaceChildren(
     reply.answer === null ? make("p", "reply none", missing) : make("p", quote.length ? "reply quoted" : "reply", cited(turn, reply)),
+    ...(isUnknown ? [choices(reply.candidates, choose)] : []),
     ...(about.length ? [make("p", "sure", about.join(", "))] : []),
     ...(quote.length || reply.by_text ? marked(turn, quote.length ? quote : lines) : []),
   );
+}
+
+/** Returns buttons for the entities that an unrecognized image may show; `choose` asks about one of them. */
+function choices(candidates, choose) {
+  const buttons = candidates.slice(0, CHOICES).map((candidate) => {
+    const button = make("button", "quiet", [thumbnail(candidate), make("span", "", candidate.title)], { type: "button" });
+    button.addEventListener("click", () => choose(candidate));
+    return button;
+  });
+  return make("div", "choices", ["Is it one of these?", ...buttons], { role: "group", ariaLabel: "Is it one of these?" });
 }
 
 /** Returns the photos with their lines of text marked. */
@@ -63,11 +77,11 @@ function cited(turn, reply) {
   ]);
 }
 
-/** Shows what a question is about that follows others or names a thing, and how those before complete it. */
-export function showTopic(turn, asked, { before }, { entity, searched }) {
+/** Shows what a question is about that follows others, names a thing or is about a chosen one, and how it is completed. */
+export function showTopic(turn, asked, { before, entity: chosen }, { entity, searched }) {
   const photo = turn.images.length;
   const named = photo && searched !== null;
-  if (!entity || !(before || named)) return;
+  if (!entity || !(before || named || chosen)) return;
   const about = `About ${named ? `${entity.title}, not the photo` : photo ? "the photo" : entity.title}`;
   turn.topic.textContent = searched && searched !== asked ? `${about}: ${searched}` : about;
   turn.topic.hidden = false;

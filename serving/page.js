@@ -55,7 +55,7 @@ function showError(message) {
   byId("error").hidden = !message;
 }
 
-async function submit() {
+function submit() {
   const asked = question.value.trim();
   if (!asked) {
     question.focus();
@@ -67,8 +67,19 @@ async function submit() {
   else question.select();
   const agent = mode.value && mode.value !== "retrieve";
   const follows = before.length && !agent ? { before: [before[0], ...before.slice(1).slice(-19)] } : {};
+  ask(asked, agent ? { mode: mode.value } : follows);
+}
+
+/** Asks again, about the entity that the user says the photo shows; what is asked next follows that. */
+function choose(asked, { entity_id: entity, title }) {
+  setImages([]);
+  before = [title];
+  ask(asked, { entity });
+}
+
+async function ask(asked, about) {
   const limited = Object.keys(filter).length ? { filter } : {};
-  const options = { stream: true, ...limited, ...(agent ? { mode: mode.value } : follows) };
+  const options = { stream: true, ...limited, ...about };
   before.push(asked);
   const turn = newTurn(asked, currentImages(), options, imageAddresses());
   history.prepend(turn.element);
@@ -134,7 +145,7 @@ function shower(turn, asked, options) {
       fail(turn, values.error.message);
     } else if (name === "done") {
       turn.ended = true;
-      finish(turn, { ...retrieved, ...values }, trail);
+      finish(turn, asked, { ...retrieved, ...values }, trail);
     } else {
       const doing = trail?.step(name, values);
       if (doing) say(doing);
@@ -147,7 +158,8 @@ function restore() {
   for (const { asked, options, names = [], photos = [], events: shown } of keptTurns().reverse()) {
     const turn = newTurn(asked, names.map((name) => ({ name })), options, photos);
     history.prepend(turn.element);
-    before = names.length ? [] : [...before, asked]; // the photos are gone after a reload
+    const chosen = options.entity ? [shown.find(([name]) => name === "retrieval")?.[1].entity.title] : before;
+    before = names.length ? [] : [...chosen, asked]; // the photos are gone after a reload
     const show = shower(turn, asked, options);
     for (const [event, values] of shown) show(event, values);
     turn.element.setAttribute("aria-busy", "false");
@@ -157,8 +169,8 @@ function restore() {
   say("");
 }
 
-function finish(turn, reply, trail) {
-  showReply(turn, reply);
+function finish(turn, asked, reply, trail) {
+  showReply(turn, reply, (entity) => choose(asked, entity));
   if (trail) {
     trail.finish(reply.trail);
   } else {

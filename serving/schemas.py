@@ -34,6 +34,8 @@ class AnswerOptions(RequestModel):
     """Weight of step 2 against step 3."""
     filter: dict[str, Any] | None = Field(default=None, examples=[{"category": "bird"}])
     """Fields, each with a value or a list of values: only entities with one of them, for every field, are found."""
+    entity: str | None = None
+    """The id of the entity that is asked about, such as one of `candidates`, whatever the image shows."""
     on_generator_error: OnGeneratorError = "degrade"
     """When the generator fails: `degrade` returns the evidence with a null answer and `generator_error`, `fail` returns
     an error (424)."""

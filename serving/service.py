@@ -16,10 +16,10 @@ from chat_models.deadlines import within
 from chat_models.errors import ChatError
 from generators.stop import stopped, until_stop
 from retriever.asking import Generator, QueryRetriever
-from retriever.filters import check, scoped
+from retriever.filters import check, limited, scoped
 from retriever.image_cache import ImageCache, set_content
 from retriever.results import Answer, Retrieval
-from retriever.types import NO_IMAGE, Evidence, Generation, GenerationRequest, Query, RetrievalResult
+from retriever.types import NO_IMAGE, Evidence, Generation, GenerationRequest, Options, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
@@ -84,11 +84,10 @@ class Service:
             ApiError: An image is invalid, the deadline passes in the queue, or the worker is dead.
         """
         started, deadline = time.perf_counter(), time.monotonic() + self.settings.timeout_s
-        await self.check_filter(checked)
+        options = await self.check_filter(checked)
         with self.admission.inner(len(checked.images[1:])):
             first, *more = (await self.decode(checked))[0] or [NO_IMAGE]
             decoded = time.perf_counter()
-            options = scoped(checked.options)
             query = Query(first, checked.question, request_id, options, before=checked.before, more=tuple(more))
             result = await self.batcher.submit(query, deadline)
         waited = _ms(decoded) - sum(result.timings_ms.values())
@@ -96,17 +95,20 @@ class Service:
         self.traces.stages(timings, time.perf_counter())
         return self._pending(checked, query, result, timings, started)
 
-    async def check_filter(self, checked: CheckedRequest) -> None:
-        """Checks the fields and values that a search is to be limited to.
+    async def check_filter(self, checked: CheckedRequest) -> Options:
+        """Returns the options of a search, limited to what the caller may see.
 
         Raises:
-            ApiError: 422 if the index has none of them that the caller may see.
+            ApiError: 422 if the index has no such field, value or entity that the caller may see.
         """
-        if checked.options.filter:
-            try:
-                await anyio.to_thread.run_sync(check, self.index, checked.options.filter)
-            except ValueError as error:
-                raise ApiError(422, "bad_filter", str(error), param="filter") from error
+        if not checked.options.filter and checked.options.entity is None:
+            return scoped(checked.options)
+        try:
+            return await anyio.to_thread.run_sync(limited, self.index, checked.options)
+        except ValueError as error:
+            if str(error).startswith("entity"):
+                raise ApiError(422, "bad_entity", str(error), param="entity") from error
+            raise ApiError(422, "bad_filter", str(error), param="filter") from error
 
     def _pending(
         self,
@@ -295,9 +297,8 @@ class Service:
 
 def _answering_first(evidence: list[EvidenceOut], answering: Evidence | None) -> list[EvidenceOut]:
     """Returns the sections with the one first that the answer is from; `None` is the first."""
-    if answering is None:
-        return evidence
-    return sorted(evidence, key=lambda section: section.section_index != answering.section_index)
+    place = None if answering is None else answering.section_index
+    return sorted(evidence, key=lambda section: place not in (None, section.section_index))
 
 
 def _ms(since: float) -> float:

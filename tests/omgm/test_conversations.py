@@ -237,3 +237,15 @@ def test_page(chromium: Browser, url: str, folder: Path) -> None:
     Image.effect_noise((320, 240), 90).save(folder / "unknown.png")
     choose("unknown")
     assert ask("How tall is Tokyo Tower?", 1) == ["333 metres", "Tokyo Tower", "About Tokyo Tower, not the photo", "0"]
+    opened_anew(chromium, url)
+    choose("unknown")
+    assert ask("How tall is this?", 1)[0].startswith("The image was not recognized")
+    [button] = [one for one in chromium.find_elements("css selector", ".choices button") if one.text == "Mount Fuji"]
+    button.click()
+    wait(chromium, lambda: len(turns()) == 2 and turns()[0].get_attribute("aria-busy") == "false")
+    assert turns()[0].find_element("css selector", ".reply").text == "3,776 metres"
+    assert turns()[0].find_element("css selector", ".topic").text == "About Mount Fuji"
+    assert ask("When did it last erupt?", 3) == ["1707", "Mount Fuji", "About Mount Fuji", "0"]
+    chromium.refresh()
+    wait(chromium, lambda: len(turns()) == 3)
+    assert ask("How tall is it?", 4) == ["3,776 metres", "Mount Fuji", "About Mount Fuji", "0"]

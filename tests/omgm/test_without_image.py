@@ -176,6 +176,20 @@ def test_an_image_that_is_not_recognized_leaves_what_the_question_names(omgm: OM
     assert text.entity is not None and text.recognized == omgm.ask(None, TALL).recognized
 
 
+@pytest.mark.parametrize("question", ["How tall is it?", "How tall is this tower?", "How tall?", "Wie hoch ist er?"])
+def test_the_entity_that_is_asked_about(omgm: OMGM, question: str) -> None:
+    image = Image.effect_noise((80, 60), 90).convert("RGB")
+    for images in (image, None, [image, image]):
+        for title, height in (("Tokyo Tower", "333"), ("Eiffel Tower", "330")):
+            answer = omgm.ask(images, question, entity=f"kb/{title}")
+            assert answer.entity is not None and answer.entity.title == title and not answer.declined
+            assert [one.title for one in answer.candidates] == [title] and answer.recognized is None
+            assert answer.evidence is not None and height in answer.evidence.text, answer.evidence
+    assert omgm.ask(image, "How tall is this tower?").declined  # by the image alone
+    with pytest.raises(ValueError, match="entity: no entity that fits the filter has the id 'kb/Big Ben'"):
+        omgm.ask(image, question, entity="kb/Big Ben")
+
+
 def test_http(omgm: OMGM) -> None:
     settings = ServingSettings()
     with (
@@ -186,6 +200,13 @@ def test_http(omgm: OMGM) -> None:
         assert "330" in answer["answer"] and answer["entity"]["title"] == "Eiffel Tower" and not answer["abstained"]
         declined = client.post("/answer", json={"question": "Who wrote War and Peace?"}).json()
         assert (declined["answer"], declined["declined"], declined["abstained"]) == (None, True, True)
+        about = {"question": "How tall is it?", "entity": "kb/Tokyo Tower"}
+        assert "333" in client.post("/answer", json=about).json()["answer"]
+        asked = [{"role": "user", "content": about["question"]}]
+        chat = {"model": "omgm", "messages": asked, "omgm": {"entity": about["entity"]}}
+        assert "333" in client.post("/v1/chat/completions", json=chat).json()["choices"][0]["message"]["content"]
+        wrong = client.post("/retrieve", json=about | {"entity": "kb/Big Ben"})
+        assert (wrong.status_code, wrong.json()["error"]["code"]) == (422, "bad_entity")
         message = {"model": "omgm", "messages": [{"role": "user", "content": TALL}]}
         assert "330" in client.post("/v1/chat/completions", json=message).json()["choices"][0]["message"]["content"]
 

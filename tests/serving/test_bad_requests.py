@@ -250,11 +250,11 @@ def test_lone_surrogate(client: httpx.Client) -> None:
 
 def test_unknown_options_name_the_known(client: httpx.Client) -> None:
     message = ask(client, kk=1).json()["error"]["message"]
-    known = "alpha, before, beta, boxes, budget, filter, k, mode, on_generator_error, stream, thoughts"
+    known = "alpha, before, beta, boxes, budget, entity, filter, k, mode, on_generator_error, stream, thoughts"
     assert message == f"unknown field 'kk'; known fields are {known}"
     message = ask_json(client, kk=1).json()["error"]["message"]
-    known = "alpha, before, beta, boxes, budget, filter, image, images, k, mode, on_generator_error, question, stream"
-    assert message == f"unknown field 'kk'; known fields are {known}, thoughts"
+    known = "alpha, before, beta, boxes, budget, entity, filter, image, images, k, mode, on_generator_error, question"
+    assert message == f"unknown field 'kk'; known fields are {known}, stream, thoughts"
     response = client.post("/answer", files={"image": image_bytes(RED)}, data={"question": WHEN, "k": "5"})
     assert fault(response) == (422, "unknown_option", "k")
     assert response.json()["error"]["message"].endswith(
