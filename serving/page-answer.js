@@ -2,7 +2,7 @@
 
 import { make, serviceImage } from "./page-service.js";
 
-const CHOICES = 4;
+const CHOICES = 8;
 
 /** Shows the reply of the service, or what there is of it while it is being written. */
 export function showReply(turn, reply, choose) {

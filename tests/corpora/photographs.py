@@ -24,6 +24,8 @@ from omgm import OMGM
 from retriever.recognition import is_declined
 
 HERE = Path(__file__).parent
+OFFERED = 8
+"""The candidates of a declined photograph that the page offers."""
 
 
 class Photograph(NamedTuple):
@@ -71,7 +73,8 @@ def summary(half: str, kind: str, verdicts: list[Verdict]) -> dict[str, object]:
     """Summarizes the verdicts of a kind; a foreign photograph that is accepted is wrong."""
     right = sum(verdict.accepted and verdict.rank == 1 for verdict in verdicts)
     accepted = sum(verdict.accepted for verdict in verdicts)
-    shares = {"recognized": right, "wrong": accepted - right, "declined": len(verdicts) - accepted}
+    offered = sum(not verdict.accepted and 0 < verdict.rank <= OFFERED for verdict in verdicts)
+    shares = {"recognized": right, "offered": offered, "wrong": accepted - right, "declined": len(verdicts) - accepted}
     first = {f"Recall@{k}": sum(0 < verdict.rank <= k for verdict in verdicts) for k in (1, 20)}
     counts = {**({name: None for name in first} if kind == "foreign" else first), **shares}
     return {
