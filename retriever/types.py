@@ -268,7 +268,7 @@ _PASSAGES = "Of an answer about different things that several images show: the s
 _ENDING = """\
 How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the model, or `filtered` by
 its server. An agent's are in its trail."""
-NOT_RECOGNIZED = "the image was not recognized; if the index has what it shows, go closer until that fills the frame"
+NOT_RECOGNIZED = "the image was not recognized; go closer until the thing fills the frame, or name it in the question"
 """Why a question is declined and what helps, as the end of a sentence."""
 
 

@@ -12,7 +12,7 @@ export function showReply(turn, reply, choose) {
   const missing = failed
     ? "No answer: the generator failed"
     : isUnknown
-      ? "The image was not recognized: the closest match is below. If the collection has it, go closer until it fills the frame."
+      ? "The image was not recognized: the closest match is below. Go closer until the thing fills the frame, or name it in the question."
       : reply.trail?.stopped
         ? `No answer: stopped by its limit of ${reply.trail.stopped}`
         : `No answer: ${reply.reason ?? "nothing found fits"}`;
