@@ -85,6 +85,7 @@ def queries() -> list[Query]:
     texts = ["How heavy is the drum of Basel?", "When was the kettle found?", "Who wrote War and Peace?"]
     about = [Query(image, "How many grams does it weigh?", str(number)) for number, image in enumerate(shown)]
     about += [Query(NO_IMAGE, text, text) for text in texts]
+    about += [Query(shown[2], texts[0], "named"), Query(shown[3], texts[1], "chosen", Options(entity="kb/3"))]
     paintings = Options(filter=(("kind", ("painting",)),))
     return [*about, *(replace(query, options=paintings) for query in (about[0], about[-3]))]
 
@@ -179,7 +180,7 @@ def test_answers_are_those_of_one_machine(
             [found] = front.retrieve([query])
             assert plain(found, front.index) == plain(expected, whole.index), query.question
             assert found.parts == (count, count) and expected.parts is None
-            if query.image.width:
+            if query.image.width and found.searched is None:
                 assert [one.score for one in found.candidates] == [one.score for one in expected.candidates]
         for one, other in zip(together, front.retrieve(queries()), strict=True):
             assert plain(other, front.index) == plain(one, whole.index)

@@ -32,7 +32,7 @@ from serving.app import create_app
 from serving.keys import digest_of
 from serving.openai_routes import OPENAI
 from serving.settings import ServingSettings
-from tests.fakes.images import data_uri
+from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.live import painting
 from tests.fakes.modes import agents
 from tests.fakes.planner import calling
@@ -133,6 +133,8 @@ def test_every_route_shows_a_tenant_only_its_own(service: Service, tenant: str) 
         {"question": "How heavy is it?", "image": image, "k": 8},
         {"question": "How heavy is it?", "image": image, "before": ["What is this?"]},
         {"question": QUESTION, "image": image, "filter": {"kind": "type 1"}},
+        {"question": "How heavy is pump 2?", "image": data_uri(image_bytes("gray"))},
+        {"question": "How heavy is it?", "image": image, "entity": f"{tenant}/2"},
     ):
         for path in ("/retrieve", "/answer"):
             for stream in (False, True):
@@ -169,6 +171,9 @@ def test_every_route_shows_a_tenant_only_its_own(service: Service, tenant: str) 
     assert only(tenant, service.ask(tenant, "GET", f"/entities?id={tenant}/1").text)
     for path in (f"/entities?id={other}/1", f"/entities/{other}%2F1"):
         assert service.ask(tenant, "GET", path).status_code == 404
+    for entity in (f"{other}/1", f"{tenant}/9"):
+        hidden = service.ask(tenant, "POST", "/answer", json={"question": QUESTION, "entity": entity})
+        assert (hidden.status_code, hidden.json()["error"]["code"]) == (422, "bad_entity")
     everything = service.ask("all", "POST", "/retrieve", json={"question": QUESTION, "image": image, "k": 8}).json()
     assert len(everything["candidates"]) == 8 and everything["filter"] is None
 
