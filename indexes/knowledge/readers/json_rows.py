@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, islice
@@ -18,6 +18,7 @@ from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers import rows as common
 from indexes.knowledge.readers.rows import Row
 from indexes.knowledge.understanding.fields import GUESSES, field_of, looks_like_image
+from indexes.knowledge.understanding.settings import SECRETS, is_account
 from indexes.labeled_values import kind
 from indexes.yaml_values import yaml_value
 from retriever.strict_json import unique_keys
@@ -30,6 +31,7 @@ _SHORT = 60  # characters of a text that may be a name
 _FEWEST = 5  # plain members of an object that is a row without a usual title
 _NAME_WORDS = 4  # most words in a name; longer text is a description
 _OF_DJANGO = ("admin.", "auth.", "contenttypes.", "sessions.", "sites.")  # its own models, which every site has
+_List = tuple[str, Any, list[Document]]
 _OTHERS = "objects in other lists"
 _REST = "values outside of the list"
 
@@ -37,7 +39,7 @@ _REST = "values outside of the list"
 def _read(file: Path, folder: Folder) -> Iterator[Entry]:
     """Yields the rows of a file with their places.
 
-    For an object, these are its members if they are objects, or else the longest list of objects in it, or else the
+    For an object, these are its members if they are objects, or else a list of objects in it (`_rank`), or else the
     object itself. What else it holds follows in documents of its own. The only row of a file among others has the
     file's path as its id; the member of an object has its key.
     """
@@ -121,7 +123,7 @@ def _in_lines(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _streamed(file: Path, folder: Folder) -> Iterator[Entry]:
-    """Yields the rows of a large object: its members if the first two are alike, or else its longest list.
+    """Yields the rows of a large object: its members if the first two are alike, or else those of one of its lists.
 
     Holds the object in memory only if it is of texts or a data frame, or if the list is in another object.
     """
@@ -131,15 +133,17 @@ def _streamed(file: Path, folder: Folder) -> Iterator[Entry]:
     if are_alike and (members[0].keys() & members[1].keys() or not any(any(_lists(row)) for row in members)):
         yield from _of_members(json_streams.read_members(file), file)
         return
-    lengths = Counter(
-        key for key, number, item in json_streams.read_parts(file) if number and isinstance(item, Mapping)
-    )
-    longest = max(lengths, key=lengths.__getitem__, default="")
-    if not longest or "schema" in first or lengths[longest] < _SAMPLE:
+    words, samples = Counter[str](), dict[str, list[Row]]()
+    for key, number, item in json_streams.read_parts(file):
+        if number and isinstance(item, Mapping):
+            words[key] += len(common.words_within(item).split())
+            samples.setdefault(key, []).extend([item] if number <= _SAMPLE else [])
+    chosen = max(samples, key=lambda key: _rank(samples[key], words[key]), default="")
+    if not chosen or "schema" in first or len(samples[chosen]) < _SAMPLE:
         yield from of_object(dict(json_streams.read_members(file)), file, folder)
         return
     for key, number, value in json_streams.read_parts(file):
-        if key == longest:
+        if key == chosen:
             yield from _documents([(f"{file}: item {number}", value)])
         else:
             yield f"{file}: {key}", common.outside(common.words_within(value), _OTHERS if number else _REST)
@@ -156,21 +160,20 @@ def of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
     plain = sum(isinstance(member, str | int | float) for member in value.values())
     has_siblings = value.get("type") != "FeatureCollection" and _has_siblings(value, file, folder)
     is_row = has_siblings and (_may_be_titled(value) or plain >= _FEWEST)
-    if not is_row and (rows := common.rows_in(value)) is not None:
-        numbered = ((f"{file}: row {number}", row) for number, row in enumerate(rows, start=1))
+    if not is_row and (framed := common.rows_in(value)) is not None:
+        numbered = ((f"{file}: row {number}", row) for number, row in enumerate(framed, start=1))
         yield from _documents(common.of_lists(numbered))
     elif not is_row and not _are_entries(value) and (lists := list(_lists(value))):
-        chosen = max(lists, key=lambda rows: (_are_titled(rows[2]), len(rows[2])))
-        longest, values = chosen[2], [row.values for row in chosen[2]]
-        alike = [one for one in lists if common.share_fields(one[2][0].values, values[0])]
-        same = alike if common.are_things(values) else [chosen]
+        same = _of_things(lists)
+        rows = same[0][2]
         if len(same) > 1:
-            longest = [replace(row, values=common.in_group(row.values, name)) for name, _, rows in same for row in rows]
-        elif (members := common.ungrouped(values)) is not values:
-            longest = [Document(values=row) for row in members]
-        yield from ((f"{file}: item {number}", row) for number, row in enumerate(longest, start=1))
-        for name, container, _ in (one for one in lists if one not in same):
-            yield f"{file}: {name}", common.outside(common.words_within(container), _OTHERS)
+            rows = list(_joined({name: rows for name, _, rows in same}))
+        elif (members := common.ungrouped(values := _values(rows))) is not values:
+            rows = [Document(values=row) for row in members]
+        yield from ((f"{file}: item {number}", row) for number, row in enumerate(rows, start=1))
+        for name, container, others in (one for one in lists if one not in same):
+            reason = SECRETS if is_account(others[0].values) else _OTHERS
+            yield f"{file}: {name}", common.outside(common.words_within(container), reason)
         if words := common.words_within(_without(value, {id(container) for _, container, _ in lists})):
             yield str(file), common.outside(words, _REST)
     elif not is_row and not _may_be_titled(value) and _holds_objects(value):
@@ -211,7 +214,7 @@ def _of_texts(value: Mapping[str, str], file: Path) -> Iterator[Entry]:
         yield f"{file}: entry {key!r}", Document(values=row, id=key)
 
 
-def _lists(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any, list[Document]]]:
+def _lists(value: Any, name: str = "", depth: int = 0) -> Iterator[_List]:
     """Yields the lists of objects in an object and in nested objects, with their names, and as rows.
 
     An object whose members are objects is one, too: those of MediaWiki's API have theirs under `query.pages`.
@@ -223,6 +226,18 @@ def _lists(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, An
             yield from _lists(member, f"{name}.{key}" if name else str(key), depth + 1)
     elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
         yield name, value, [Document(values=common.unpacked(item)) for item in value]
+
+
+def _joined(lists: Mapping[str, Sequence[Document]]) -> Iterator[Document]:
+    """Yields the rows of lists, with their names; an id that an earlier list has for another title gets its list's."""
+    titles = dict[str, str]()
+    for name, rows in lists.items():
+        for row in rows:
+            values = common.in_group(row.values, name)
+            (field, id), (_, title) = (field_of(row.values, usual, {}) for usual in ("id", "title"))
+            is_taken = not row.id and id is not None and titles.setdefault(str(id), str(title)) != str(title)
+            own = {**values, field: None} if is_taken else values
+            yield replace(row, values=own, id=f"{name}/{id}" if is_taken else row.id)
 
 
 def _without(value: Any, containers: set[int], depth: int = 0) -> Any:
@@ -245,9 +260,27 @@ def _holds_objects(value: Any) -> bool:
     return isinstance(value, Mapping) and bool(value) and all(isinstance(member, Mapping) for member in value.values())
 
 
-def _are_titled(rows: Sequence[Document]) -> bool:
-    """Returns whether most of the first rows have a title: things come before what is said of them."""
-    return 2 * sum(common.is_titled(row.values) for row in rows[:_SAMPLE]) >= len(rows[:_SAMPLE])
+def _of_things(lists: Sequence[_List]) -> list[_List]:
+    """Returns the list that holds the things, and those of the same fields that hold things, too."""
+    ranks = [_rank(_values(rows), common.words_within(container).count(" ")) for _, container, rows in lists]
+    chosen = lists[ranks.index(max(ranks))]
+    first = chosen[2][0].values
+    alike = [one for one in lists if common.share_fields(one[2][0].values, first)]
+    same = [one for one in alike if common.are_things(_values(one[2]))]
+    return same if any(one is chosen for one in same) else [chosen]
+
+
+def _values(rows: Sequence[Document]) -> list[Row]:
+    return [row.values for row in rows]
+
+
+def _rank(rows: Sequence[Row], words: int) -> tuple[bool, bool, bool, int]:
+    """Returns how likely a list holds the things, not what is said of them: no accounts, images, titles, most words."""
+
+    def most(is_so: Callable[[Row], bool]) -> bool:
+        return 2 * sum(map(is_so, rows[:_SAMPLE])) >= len(rows[:_SAMPLE])
+
+    return not most(is_account), most(common.has_image), most(common.is_titled), words
 
 
 def _of_members(members: Iterable[tuple[str, Any]], file: Path) -> Iterator[Entry]:

@@ -40,6 +40,11 @@ def is_titled(row: Mapping[str, Any]) -> bool:
     return field_of(row, "title", {})[1] is not None
 
 
+def has_image(row: Row) -> bool:
+    """Returns whether a row names an image, under a usual name or another."""
+    return field_of(row, "image", {})[1] is not None or any(map(looks_like_image, words_within(row).split()))
+
+
 def json_value(value: Any) -> Any:
     """Returns a value as one of JSON's types: dates, times and decimal numbers become text."""
     if isinstance(value, Mapping):

@@ -114,6 +114,57 @@ def test_things_with_parts_are_no_groups(tmp_path: Path, things: list[Any]) -> N
     assert rows(JSON_ROWS, written(tmp_path / "kb.json", things)) == things
 
 
+BESIDE: dict[str, dict[str, Any]] = {
+    "users": {
+        "name": "Ann Lee",
+        "email": "ann@zoo.example",
+        "password": "tulip",
+        "photo": "ann.jpg",
+        "about": "Likes it.",
+    },
+    "clients": {"firstName": "Bo", "lastName": "Ek", "email": "bo@zoo.example", "username": "bo", "visits": 12},
+    "comments": {"thingId": 0, "rating": 5, "comment": "Imagine all the animals, living in one zoo!", "author": "Cy"},
+    "kinds": {"id": 3, "name": "Bird"},
+    "cart": {"thingId": 0, "quantity": 2},
+}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    beside_it=st.permutations(["things", *BESIDE]),
+    counts=st.fixed_dictionaries({name: st.integers(1, 120) for name in BESIDE}),
+    things=st.integers(1, 120),
+    keys=st.sampled_from([("name", "image"), ("label", "photoSrc"), ("nickname", "imgSrc")]),
+    large=st.booleans(),
+)
+def test_of_the_lists_of_a_server_those_with_images_are_the_things(
+    tmp_path_factory: pytest.TempPathFactory,
+    beside_it: list[str],
+    counts: dict[str, int],
+    things: int,
+    keys: tuple[str, str],
+    large: bool,
+) -> None:
+    expected = [{"id": number, keys[0]: f"Fox {number}", keys[1]: f"img/{number}.jpg"} for number in range(things)]
+    value = {
+        name: expected if name == "things" else [{"id": n, **BESIDE[name]} for n in range(counts[name])]
+        for name in beside_it
+    }
+    path = written(tmp_path_factory.mktemp("server") / "db.json", value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_rows, "_LARGE", 0 if large else 1 << 24)
+        assert rows(JSON_ROWS, path) == expected
+        left_out = dict(beside(JSON_ROWS, path))
+    assert "tulip" not in left_out["objects in other lists"] or things >= 50 and large
+
+
+def test_the_ids_of_several_lists(tmp_path: Path) -> None:
+    dishes = [{"id": number, "name": f"Dish {number}", "image": f"{number}.png"} for number in range(3)]
+    leaders = [{"id": number, "name": f"Leader {number}", "image": "a.png"} for number in range(2)]
+    path = written(tmp_path / "db.json", {"dishes": dishes, "leaders": leaders, "menu": dishes[:1]})
+    assert [entity.id for entity in read_knowledge_base(path)] == ["0", "1", "2", "leaders/0", "leaders/1"]
+
+
 def test_features_of_geojson_are_their_properties(tmp_path: Path) -> None:
     place: dict[str, Any] = {"type": "Feature", "id": 7, "geometry": {"type": "Point", "coordinates": [2.3, 48.9]}}
     mill, pump = ({**place, "properties": {"monument": name, "built": 1803}} for name in ("Mill", "Pump"))
