@@ -64,9 +64,10 @@ _PROJECT = re.compile(
 """Names of files about a project; words that notes may be about are so only in capitals."""
 _PROGRAMS = re.compile(
     r"package(?:-lock)?\.json|[tj]sconfig[\w.-]*\.json|(?:composer|bower|lerna|nx|turbo|vercel|firebase|angular|eslint\w*"
-    r"|renovate|babel|biome|deno|netlify|capacitor\.config|ionic\.config)\.json|[\w.-]*\.config\.json"
+    r"|renovate|babel|biome|deno|netlify|capacitor\.config|ionic\.config|tslint|ngsw-config|launchsettings|eas|app|cypress"
+    r"|cspell)\.json|[\w.-]*\.config\.json"
     r"|(?:pnpm-|docker-)[\w.-]+\.ya?ml|_config[\w.-]*\.ya?ml|(?:mkdocs|pubspec|netlify|appveyor|codecov|dependabot"
-    r"|_?quarto|cloudbuild|buildspec|antora)\.ya?ml|(?:pom|sitemap\w*|phpunit|androidmanifest|browserconfig)\.xml"
+    r"|_?quarto|cloudbuild|buildspec|antora|render|serverless|chart|environment|openapi|azure-pipelines)\.ya?ml|(?:pom|sitemap\w*|phpunit|androidmanifest|browserconfig)\.xml"
     r"|config-[\w-]+\.csv|_category_\.(?:ya?ml|json)"
     r"|(?:robots|humans|llms[\w-]*|requirements[\w-]*|constraints|cmakelists|cname)\.txt",
     re.IGNORECASE,

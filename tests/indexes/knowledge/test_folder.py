@@ -110,6 +110,9 @@ def test_a_catalog_is_read_whatever_stands_beside_it(tmp_path: Path, write) -> N
     put(tmp_path / "README.md", "# An app\n\nIt shows things.\n")
     put(tmp_path / "CHANGELOG.md", "# Changes\n\nNone.\n")
     put(tmp_path / "package.json", '{"name": "app", "version": "1.0.0", "description": "An app that shows things."}')
+    put(tmp_path / "src/tslint.json", json.dumps({"rules": {"whitespace": {"name": "nospace"}}}))
+    put(tmp_path / "app.json", json.dumps({"expo": {"name": "app", "icon": "icon.png"}}))
+    put(tmp_path / "render.yaml", "services:\n  - name: api\n    text: serves\n")
     put(tmp_path / "prompt.md", "# Remarks\n\nHow these were written down: in the evening.\n")
     put(tmp_path / "web/index.html", "<html><title>App</title><body><div id=root></div></body></html>")
     page = "<html><body>{{ thing.name }} {% block text %}{% endblock %}</body></html>"
@@ -119,7 +122,7 @@ def test_a_catalog_is_read_whatever_stands_beside_it(tmp_path: Path, write) -> N
     assert {title: beside[title] for title in NAMES} == alone
     assert set(beside) == {*NAMES, "Remarks"}
     reasons = left_out(tmp_path)
-    assert reasons["settings of programs"] == 1
+    assert reasons["settings of programs"] == 4
     assert sum(count for reason, count in reasons.items() if "*.docx" in reason and "pandoc" in reason) == 1
 
 
