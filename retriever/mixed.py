@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 
 from retriever.deixis import renamed, without_deixis
+from retriever.looks import summed
 from retriever.photographs import merged, single
 from retriever.pipeline import IndexT, Retriever
 from retriever.protocols import Finish, Step
@@ -61,7 +62,9 @@ class MixedRetrieval:
                 completed[number], results[number] = self._named(query, result), result
         asked = [number for number, query in enumerate(completed) if not query.image.width]
         texts = self._texts.retrieve([completed[number] for number in asked]) if asked else []
-        results |= {number: _judged(completed[number], text) for number, text in zip(asked, texts, strict=True)}
+        for number, text in zip(asked, texts, strict=True):
+            judged, image = _judged(completed[number], text), results.get(number)
+            results[number] = judged if image is None else _after(image, judged)
         return [results[number] for number in range(len(completed))]
 
     def _named(self, query: Query, result: RetrievalResult) -> Query:
@@ -163,6 +166,12 @@ def _shows(question: str) -> bool:
 
 def _refers(question: str) -> bool:
     return without_deixis(question) != question or _POINTER.search(question) is not None
+
+
+def _after(image: RetrievalResult, text: RetrievalResult) -> RetrievalResult:
+    """Returns the result for what a question names, with what the first steps made of its image, and all the time."""
+    last = {step: ranking for step, ranking in text.rankings.items() if step != SectionSearch.name}
+    return replace(text, rankings=image.rankings | last, timings_ms=summed([image.timings_ms, text.timings_ms]))
 
 
 def _judged(query: Query, result: RetrievalResult) -> RetrievalResult:

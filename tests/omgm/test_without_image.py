@@ -172,8 +172,12 @@ def test_an_image_that_is_not_recognized_leaves_what_the_question_names(omgm: OM
             assert answer in (omgm.ask([image, image.rotate(90)], question).answer or "")
         else:
             assert omgm.ask(image, question).declined
-    text = omgm.ask(image, TALL)
-    assert text.entity is not None and text.recognized == omgm.ask(None, TALL).recognized
+    [shown], [named] = (omgm.retriever.retrieve([Query(image, asked)]) for asked in ("How tall is this?", TALL))
+    steps = [step.name for step in omgm.retriever.steps]  # each is measured by what it made of the image
+    assert list(named.rankings) == steps and named.rankings["step1"] == shown.rankings["step1"]
+    assert named.rankings["step3"][0][0] == omgm.index.row_of("kb/Eiffel Tower")
+    [text] = omgm.retriever.retrieve([Query(NO_IMAGE, TALL)])
+    assert named.recognized == text.recognized and named.timings_ms["step1"] > text.timings_ms["step1"]
 
 
 @pytest.mark.parametrize("question", ["How tall is it?", "How tall is this tower?", "How tall?", "Wie hoch ist er?"])
