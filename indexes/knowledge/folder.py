@@ -15,12 +15,13 @@ from indexes.knowledge.readers import Reader
 from indexes.knowledge.readers.registry import BEGINNING, beginning_of, reader_named, readers
 from indexes.knowledge.readers.source_file import settings_in
 from indexes.knowledge.selection import listing_pages
+from indexes.knowledge.understanding.settings import SECRETS
 from retriever.wording import counted
 
 _PANDOC = "convert it to Markdown, as with: pandoc {name} --to gfm --extract-media . --output {stem}.md"
 _TIDDLERS = "tiddlywiki . --rendertiddlers '[!is[system]]' $:/core/templates/static.tiddler.html static text/html"
 _ADVICE = {
-    (".sql",): "a dump of a database; load it into one, and name that, as with: sqlite3 {stem}.db < {name}",
+    (".sql",): "a dump of a database; load it into the one that it is from, and save its tables as CSV",
     (".xlsx", ".xls", ".ods", ".numbers"): "a spreadsheet; save it as CSV in UTF-8, one file per sheet",
     (".rst",): f"reStructuredText; build its pages, as with sphinx-build, or {_PANDOC}",
     (".adoc", ".asciidoc", ".asc"): "AsciiDoc; make pages of it, as with: asciidoctor --destination-dir pages {name}",
@@ -67,12 +68,21 @@ _PROGRAMS = re.compile(
     r"|renovate|babel|biome|deno|netlify|capacitor\.config|ionic\.config|tslint|ngsw-config|launchsettings|eas|app|cypress"
     r"|cspell)\.json|[\w.-]*\.config\.json"
     r"|(?:pnpm-|docker-)[\w.-]+\.ya?ml|_config[\w.-]*\.ya?ml|(?:mkdocs|pubspec|netlify|appveyor|codecov|dependabot"
-    r"|_?quarto|cloudbuild|buildspec|antora|render|serverless|chart|environment|openapi|azure-pipelines)\.ya?ml|(?:pom|sitemap\w*|phpunit|androidmanifest|browserconfig)\.xml"
-    r"|config-[\w-]+\.csv|_category_\.(?:ya?ml|json)"
+    r"|_?quarto|cloudbuild|buildspec|antora|render|serverless|chart|environment|openapi|azure-pipelines|database|storage"
+    r"|cable|webpacker|sidekiq)\.ya?ml|(?:nav|navigation|sidebars?)\.(?:ya?ml|json)"
+    r"|(?:pom|sitemap\w*|phpunit|androidmanifest|browserconfig)\.xml"
+    r"|config-[\w-]+\.csv|metadata-template\.csv|_category_\.(?:ya?ml|json)"
     r"|(?:robots|humans|llms[\w-]*|requirements[\w-]*|constraints|cmakelists|cname)\.txt",
     re.IGNORECASE,
 )
 """Files that only set up programs."""
+_SETTINGS = "settings of programs"
+_OF_PROGRAMS = re.compile(r"(?:.*/)?(?:[^/]+\.xcassets|src/main/res|(?:test|spec)/fixtures|htmlcov)/.*")
+"""Folders with the icons and texts of apps, and with what tests read and write."""
+_PARTS = re.compile(r"[\w.-]+\.component\.html|(?:404|422|500)\.(?:html?|md)", re.IGNORECASE)
+"""Parts of Angular's pages, and pages for errors."""
+_SECRETS = re.compile(r"\.?(?:htpasswd|passwords?|credentials?|secrets)(?:\.(?:txt|ya?ml|json|csv))?", re.IGNORECASE)
+"""Files of accounts and secrets."""
 _TEMPLATES = frozenset(
     {"_layouts", "_includes", "_templates", "layouts", "layout", "templates", "partials", "includes", "archetypes"}
     | {"Templates", "themes", "shortcodes", "_sass", "_plugins", "node_modules"}
@@ -166,6 +176,8 @@ def contents_of(path: Path, format: str | None = None) -> Contents:
     files = defaultdict[Reader, list[Path]](list)
     for file, one in _things(path, recognized, templates, contents):
         files[one].append(file)
+    if not files:
+        raise ValueError(_nothing_in(path, every))
     contents.files = dict(files)
     return contents
 
@@ -197,7 +209,10 @@ def _reader_of(path: Path) -> Reader:
 def _things(
     root: Path, recognized: Iterable[tuple[Path, Reader]], templates: Collection[Path], contents: Contents
 ) -> list[tuple[Path, Reader]]:
-    """Returns the files that are no README, template, index page and the like, unless nothing else is there."""
+    """Returns the files that are no README, template, index page and the like, unless nothing else is there.
+
+    Settings of programs and secrets are never among them.
+    """
     pairs = list(recognized)
     names = {file: file.relative_to(root).as_posix() for file, _ in pairs}
     reasons = {file: why_no_entity(name) for file, name in names.items()}
@@ -207,12 +222,11 @@ def _things(
             reasons[file] = "pages that list others"
         elif file in templates:
             reasons[file] = "templates and parts of pages"
-    if not all(reasons.values()):
-        for reason, count in Counter(filter(None, reasons.values())).items():
-            example = next(names[file] for file, why in reasons.items() if why == reason)
-            contents.left_out.append((reason, example, count))
-        pairs = [(file, one) for file, one in pairs if not reasons[file]]
-    return pairs
+    read = {""} if "" in reasons.values() else {*reasons.values()} - {SECRETS, _SETTINGS}
+    for reason, count in Counter(reason for reason in reasons.values() if reason not in read).items():
+        example = next(names[file] for file, why in reasons.items() if why == reason)
+        contents.left_out.append((reason, example, count))
+    return [(file, one) for file, one in pairs if reasons[file] in read]
 
 
 def unread_in(root: Path, files: Sequence[Path]) -> list[tuple[str, str, int]]:
@@ -257,12 +271,16 @@ def advice_on(suffix: str, name: str = "FILE") -> str:
 def why_no_entity(path: str) -> str:
     """Returns why a file is no entity where something else is, judged by its relative path; "" for others."""
     *folders, name = path.split("/")
-    if _PROGRAMS.fullmatch(name):
-        return "settings of programs"
+    if _SECRETS.fullmatch(name):
+        return SECRETS
+    if _PROGRAMS.fullmatch(name) or _OF_PROGRAMS.fullmatch(path):
+        return _SETTINGS
     if "_site" in folders:
         return "pages that a site generator made from others"
     if _DATA.fullmatch(name) and not _TRANSLATIONS.isdisjoint(folders):
         return "texts of programs in several languages"
+    if _PARTS.fullmatch(name):
+        return "templates and parts of pages"
     if _DATA.fullmatch(name) and {"themes", "node_modules"}.isdisjoint(folders):
         return ""  # such names mean something else there, as in archetypes/artifact.json
     if _PROJECT.fullmatch(name.partition(".")[0]):

@@ -40,7 +40,7 @@ _SECRET = re.compile(
     r"|(?:access|auth|refresh|api|session|csrf|bearer|reset)token|session(?:id|data)"
 )
 """Names of fields that nobody may read, as by `folded`."""
-_HASHED = re.compile(r"(?:pbkdf2_\w+|bcrypt(?:_sha256)?|argon2\w*|scrypt)[$:]|\$(?:2[aby]?|argon2\w*|[156y])\$")
+_HASHED = re.compile(r"(?:pbkdf2_\w+|bcrypt(?:_sha256)?|argon2\w*|scrypt)[$:]|\$(?:2[aby]?|argon2\w*|[1567y])\$")
 """Beginnings of passwords' hashes, as frameworks and Unix store them."""
 _OF_ACCOUNTS = words_of("email emailaddress mail login username user userid lastlogin")
 _FILE = re.compile(

@@ -112,6 +112,18 @@ def test_a_catalog_is_read_whatever_stands_beside_it(tmp_path: Path, write) -> N
     put(tmp_path / "package.json", '{"name": "app", "version": "1.0.0", "description": "An app that shows things."}')
     put(tmp_path / "src/tslint.json", json.dumps({"rules": {"whitespace": {"name": "nospace"}}}))
     put(tmp_path / "app.json", json.dumps({"expo": {"name": "app", "icon": "icon.png"}}))
+    put(
+        tmp_path / "ios/Assets.xcassets/AppIcon.appiconset/Contents.json",
+        '{"images": [{"name": "20x20", "text": "x"}]}',
+    )
+    put(tmp_path / "android/app/src/main/res/values/strings.xml", '<r><s name="app">An app</s><s name="b">B</s></r>')
+    put(tmp_path / "config/storage.yml", "test:\n  name: Disk\n  text: here\n")
+    put(tmp_path / "test/fixtures/things.yml", "one:\n  name: Dress\n  text: of silk\n")
+    put(tmp_path / "_data/navigation.yml", "- name: Home\n  text: begin\n")
+    put(tmp_path / "mosquitto/config/password.txt", "ann:$7$101$zEGafqJt")
+    put(tmp_path / "credentials.txt", "The password is tulip.")
+    put(tmp_path / "public/404.html", "<h1>Not here</h1><p>You may have mistyped the address.</p>")
+    put(tmp_path / "src/app/home.component.html", "<h1>Home</h1><p>Welcome to all things.</p>")
     put(tmp_path / "render.yaml", "services:\n  - name: api\n    text: serves\n")
     put(tmp_path / "prompt.md", "# Remarks\n\nHow these were written down: in the evening.\n")
     put(tmp_path / "web/index.html", "<html><title>App</title><body><div id=root></div></body></html>")
@@ -122,7 +134,7 @@ def test_a_catalog_is_read_whatever_stands_beside_it(tmp_path: Path, write) -> N
     assert {title: beside[title] for title in NAMES} == alone
     assert set(beside) == {*NAMES, "Remarks"}
     reasons = left_out(tmp_path)
-    assert reasons["settings of programs"] == 4
+    assert reasons["settings of programs"] == 9 and reasons["accounts and secrets"] == 2
     assert sum(count for reason, count in reasons.items() if "*.docx" in reason and "pandoc" in reason) == 1
 
 
@@ -208,6 +220,14 @@ def test_generated_pages_are_named(tmp_path: Path) -> None:
     as_json(tmp_path / "notes/_site")
     assert left_out(tmp_path)["pages that a site generator made from others"] == 1 + len(NAMES)
     assert set(read(tmp_path / "notes/_site")) == set(NAMES)  # where nothing else is
+
+
+def test_settings_and_secrets_are_no_entities_where_nothing_else_is(tmp_path: Path) -> None:
+    put(tmp_path / "package.json", '{"name": "app", "version": "1.0.0", "description": "An app that shows things."}')
+    put(tmp_path / "passwords.txt", "ann:tulip")
+    put(tmp_path / "data.sql", "INSERT INTO things VALUES (1);")
+    with pytest.raises(ValueError, match=r"nothing is read in this folder, but it has 1 files \*\.sql: a dump of"):
+        read(tmp_path)
 
 
 def test_what_is_like_a_template_or_a_setting_is_read(tmp_path: Path) -> None:
