@@ -77,7 +77,7 @@ _PROGRAMS = re.compile(
 )
 """Files that only set up programs."""
 _SETTINGS = "settings of programs"
-_OF_PROGRAMS = re.compile(r"(?:.*/)?(?:[^/]+\.xcassets|src/main/res|(?:test|spec)/fixtures|htmlcov)/.*")
+_OF_PROGRAMS = re.compile(r"(?:.*/)?(?:[^/]+\.xcassets|src/main/res(?!/raw/)|(?:test|spec)/fixtures|htmlcov)/.*")
 """Folders with the icons and texts of apps, and with what tests read and write."""
 _PARTS = re.compile(r"[\w.-]+\.component\.html|(?:404|422|500)\.(?:html?|md)", re.IGNORECASE)
 """Parts of Angular's pages, and pages for errors."""

@@ -233,6 +233,7 @@ def test_settings_and_secrets_are_no_entities_where_nothing_else_is(tmp_path: Pa
 def test_what_is_like_a_template_or_a_setting_is_read(tmp_path: Path) -> None:
     put(tmp_path / "wiki/things.json", json.dumps([{"name": "Elk", "text": "It is {{convert|2|m}} high. {% if %}"}]))
     put(tmp_path / "01/manifest.json", json.dumps({"label": "Jug", "summary": "It is blue.", "thumbnail": "jug.png"}))
+    put(tmp_path / "app/src/main/res/raw/birds.json", json.dumps([{"name": "Owl", "text": "It hunts at night."}]))
     put(tmp_path / "notes/security.md", "# Security\n\nA guard at a gate.\n")
     put(tmp_path / "parts/components.json", json.dumps([{"name": "Resistor", "text": "It resists."}]))
     put(tmp_path / "data/search.json", "---\nlayout: none\n---\n[{% for page in site.pages %}{}{% endfor %}]")
@@ -243,7 +244,7 @@ def test_what_is_like_a_template_or_a_setting_is_read(tmp_path: Path) -> None:
     put(tmp_path / "photos.zip", b"PK\x03\x04")
     put(tmp_path / "i18n/en.yaml", "- id: home\n  title: Home\n- id: next\n  title: Next\n")
     put(tmp_path / "data/social.toml", '[[icons]]\nid = "mail"\nurl = "mailto:%s"\n')
-    assert set(read(tmp_path)) == {"Elk", "Jug", "Security", "Resistor"}
+    assert set(read(tmp_path)) == {"Elk", "Jug", "Owl", "Security", "Resistor"}
     reasons = left_out(tmp_path)
     assert reasons["templates and parts of pages"] == 3 and reasons["settings of programs"] == 2
     assert [count for reason, count in reasons.items() if "*.zip" in reason and "unpack" in reason] == [1]
