@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from evaluation.image_overlap import NOTE
-from evaluation.journal import read_rows
+from evaluation.journal import Row, read_rows
 from evaluation.metrics import CUTOFFS, Outcome, counts_of, is_unseen_question, metric_names
 from evaluation.protocol import comparable
 from evaluation.records import RECORDS, outcome_of, read_records
@@ -17,6 +17,7 @@ from evaluation.significance import LEVEL, RESAMPLES, difference, figure
 from evaluation.summary import counts_line
 from indexes.image_copies import KnownImages
 from retriever.files import read_object
+from retriever.identity import differences, short_hash
 from retriever.wording import counted
 
 QuestionKey = tuple[str, str, str]
@@ -36,15 +37,30 @@ class FinishedRun:
         folder: Its folder.
         metrics: Its `metrics.json`.
         outcomes: Its outcomes by question.
+        labels: A hash of what is right, by question.
         images: The image of each question, by the question's id; none if the run does not note them.
-        knowledge_base: A hash of the knowledge base of its index, if the run notes it.
+        made_from: What it was made from (`retriever.identity.agree`), empty if the run does not note it.
     """
 
     folder: Path
     metrics: Mapping[str, Any]
     outcomes: Mapping[QuestionKey, Outcome]
+    labels: Mapping[QuestionKey, int]
     images: KnownImages
-    knowledge_base: str | None = None
+    made_from: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def knowledge_base(self) -> str | None:
+        """A hash of the knowledge base of its index, if the run notes it."""
+        of_index = self.made_from.get("index") or {}
+        knowledge_base: str | None = of_index.get("inputs", {}).get("knowledge_base")
+        return knowledge_base
+
+    @property
+    def judge(self) -> str | None:
+        """The model that judged its answers, if one did."""
+        judge: str | None = self.metrics.get("bem") or (self.metrics.get("models") or {}).get("judge")
+        return judge
 
 
 def compare(
@@ -87,7 +103,7 @@ def compare(
     common = [key for key in runs[0].outcomes if all(key in run.outcomes for run in runs)]
     if not common:
         raise ValueError("the runs have no question in common (same id, image and text); compare runs of one file")
-    others = [*_other_images(runs, labels, common), *_other_knowledge(runs, labels)]
+    others = [*_other_images(runs, labels, common), *_other_labels(runs, labels, common), *_other_notes(runs, labels)]
     problem = "; ".join(filter(None, [problem, *others]))
     tables = [_metric_scores(run, common) for run in runs]
     names = list(dict.fromkeys(name for table in tables for name in table))
@@ -99,7 +115,7 @@ def compare(
         "level": LEVEL,
         "resamples": resamples,
         "seed": seed,
-        "runs": [_describe(run, label, common) for run, label in zip(runs, labels, strict=True)],
+        "runs": [_describe(run, label, common, runs[0]) for run, label in zip(runs, labels, strict=True)],
         "metrics": [_row(name, [table[name] for table in tables], runs[0], labels, resamples, seed) for name in shared],
         "not_compared": [
             {"name": name, "only_in": [label for label, table in zip(labels, tables, strict=True) if name in table]}
@@ -123,10 +139,17 @@ def load_run(folder: Path) -> FinishedRun:
         dataset = metrics["dataset"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder}: not a run of omgm evaluate ({type(error).__name__}: {error})") from error
+    outcomes, labels = dict[QuestionKey, Outcome](), dict[QuestionKey, int]()
     if "mode" in metrics:
-        outcomes = {(one.id, "", question): one for question, one in agent_outcomes(folder)}
+        for row, outcome in agent_outcomes(folder):
+            key = outcome.id, "", row["question"]
+            outcomes[key], labels[key] = outcome, short_hash(sorted(row["answers"]))
     else:
-        outcomes = {(record.id, *record.asks): outcome_of(record) for record in read_records(folder / RECORDS)}
+        counts = (metrics.get("index") or {}).get("counts") or {}
+        for record in read_records(folder / RECORDS):
+            gold, key = record.gold, (record.id, *record.asks)
+            outcomes[key] = outcome_of(record, counts.get("entities", CUTOFFS[-1]))
+            labels[key] = short_hash([sorted(gold.entities), gold.section, sorted(gold.answers)])
     for key, outcome in outcomes.items():
         if not all(0 <= score <= 1 for score in outcome.answer_scores.values()):  # also false for NaN
             raise ValueError(
@@ -135,19 +158,21 @@ def load_run(folder: Path) -> FinishedRun:
     if not outcomes or not dataset:
         raise ValueError(f"{folder}: the run has no questions or does not name its data set")
     made_from = read_object(folder / _MADE_FROM) if (folder / _MADE_FROM).is_file() else {}
-    of_index = (made_from.get("index") or {}).get("inputs", {})
-    return FinishedRun(folder, metrics, outcomes, KnownImages.load(folder / NOTE), of_index.get("knowledge_base"))
+    images = KnownImages.load(folder / NOTE)
+    return FinishedRun(folder, metrics, outcomes, labels, images, made_from)
 
 
 def _named_alike(run: FinishedRun, first: FinishedRun) -> FinishedRun:
     """Returns a run whose images are named as in the first, if they are copies."""
     names = {(id, text): image for id, image, text in first.outcomes}
     copies = {id for id, _ in run.images.same(first.images, zip(run.images.ids, run.images.ids, strict=True))}
-    outcomes = {
-        (id, names.get((id, text), image) if id in copies else image, text): outcome
-        for (id, image, text), outcome in run.outcomes.items()
-    }
-    return replace(run, outcomes=outcomes)
+
+    def named(key: QuestionKey) -> QuestionKey:
+        id, image, text = key
+        return id, names.get((id, text), image) if id in copies else image, text
+
+    outcomes = {named(key): outcome for key, outcome in run.outcomes.items()}
+    return replace(run, outcomes=outcomes, labels={named(key): label for key, label in run.labels.items()})
 
 
 def _other_images(runs: Sequence[FinishedRun], labels: Sequence[str], keys: Sequence[QuestionKey]) -> Iterator[str]:
@@ -159,11 +184,21 @@ def _other_images(runs: Sequence[FinishedRun], labels: Sequence[str], keys: Sequ
             yield f"in {label}, {others} of {counted(len(keys), 'common question')} show other images"
 
 
-def _other_knowledge(runs: Sequence[FinishedRun], labels: Sequence[str]) -> Iterator[str]:
-    """Says of each run whether its index is of another knowledge base than that of the first."""
+def _other_labels(runs: Sequence[FinishedRun], names: Sequence[str], keys: Sequence[QuestionKey]) -> Iterator[str]:
+    """Says of each run how many of the questions have other right answers, entities or sections than in the first."""
+    for run, name in zip(runs[1:], names[1:], strict=True):
+        if others := sum(run.labels[key] != runs[0].labels[key] for key in keys):
+            yield f"in {name}, {others} of {counted(len(keys), 'common question')} have other labels than in {names[0]}"
+
+
+def _other_notes(runs: Sequence[FinishedRun], labels: Sequence[str]) -> Iterator[str]:
+    """Says of each run whether its knowledge base, or what judged its answers, is not that of the first."""
+    first = runs[0]
     for run, label in zip(runs[1:], labels[1:], strict=True):
-        if None not in (run.knowledge_base, runs[0].knowledge_base) and run.knowledge_base != runs[0].knowledge_base:
+        if None not in (run.knowledge_base, first.knowledge_base) and run.knowledge_base != first.knowledge_base:
             yield f"the index of {label} is of another knowledge base than that of {labels[0]}"
+        if None not in (run.judge, first.judge) and run.judge != first.judge:
+            yield f"another model judged the answers of {label} than those of {labels[0]}"
 
 
 def _metric_scores(run: FinishedRun, keys: Sequence[QuestionKey]) -> MetricScores:
@@ -186,8 +221,9 @@ def _metric_scores(run: FinishedRun, keys: Sequence[QuestionKey]) -> MetricScore
                 table.setdefault(f"{name} recall@{k}", hits)
     for name in metric_names(members):
         table[name] = {key: outcome.answer_scores.get(name, 0.0) for key, outcome in outcomes.items()}
-    if "infoseek" in table and len({is_unseen_question(outcome) for outcome in members}) == 2:
-        table[HARMONIC] = table["infoseek"]
+    of_splits = {key for key, outcome in outcomes.items() if is_unseen_question(outcome) is not None}
+    if "infoseek" in table and len({is_unseen_question(outcomes[key]) for key in of_splits}) == 2:
+        table[HARMONIC] = {key: score for key, score in table["infoseek"].items() if key in of_splits}
     return table
 
 
@@ -209,6 +245,8 @@ def as_markdown(comparison: Mapping[str, Any]) -> str:
         cells += [str(run["n_queries"]), str(run["n_not_common"])]
         lines.append("| " + " | ".join([*cells, *times, counts_line(run | shared) or "-"]) + " |")
     lines += ["", f"Warning: {comparison['warning']}."] if "warning" in comparison else []
+    for run in (run for run in runs if run["differs"]):
+        lines += ["", f"{run['name']} differs from {runs[0]['name']}: {'; '.join(run['differs'])}."]
     lines += [
         "",
         f"Percent, with the {level} interval of a bootstrap over questions ({comparison['resamples']:,} resamples, "
@@ -248,7 +286,7 @@ def _labels(folders: Sequence[Path]) -> list[str]:
     return [label if labels.count(label) == 1 else f"{label} ({place + 1})" for place, label in enumerate(labels)]
 
 
-def _describe(run: FinishedRun, label: str, common: Sequence[QuestionKey]) -> dict[str, Any]:
+def _describe(run: FinishedRun, label: str, common: Sequence[QuestionKey], first: FinishedRun) -> dict[str, Any]:
     known = (run.metrics.get("overlap") or {}).get("questions", {})
     return {
         "name": label,
@@ -261,6 +299,7 @@ def _describe(run: FinishedRun, label: str, common: Sequence[QuestionKey]) -> di
         "n_overlap": sum(id in known for id, *_ in common),
         "failed": [run.outcomes[key].id for key in common if run.outcomes[key].failed is not None],
         "latency_ms": run.metrics.get("latency_ms") or {},
+        "differs": differences(first.made_from, run.made_from) if run.made_from and first.made_from else [],
     }
 
 
@@ -305,8 +344,8 @@ def _milliseconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} ms"
 
 
-def agent_outcomes(folder: Path) -> Iterator[tuple[str, Outcome]]:
-    """Yields the text and the outcome of each question of an agent's run.
+def agent_outcomes(folder: Path) -> Iterator[tuple[Row, Outcome]]:
+    """Yields the row and the outcome of each question of an agent's run.
 
     Besides the scores of its data set, an outcome has the judge's verdict and the scores of MMSearch's single steps, if
     the run has them; a question that is missing from a step's file scores 0 there, as in the final score.
@@ -332,7 +371,7 @@ def agent_outcomes(folder: Path) -> Iterator[tuple[str, Outcome]]:
                 entity_known=False,
                 without_reference=not row["answers"],
             )
-            yield row["question"], outcome
+            yield row, outcome
     except (KeyError, TypeError, AttributeError, StopIteration) as error:
         raise ValueError(f"{path}: not a run of omgm evaluate --mode ({type(error).__name__}: {error})") from error
 

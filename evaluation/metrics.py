@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ class Outcome:
         failed: Why the query failed, if it did.
         gold_missing: Whether the index lacks all right entities.
         section_missing: Whether it has one of them, but not the right section.
+        shallow: Whether step 1 returned fewer candidates than the largest K of Recall@K, of more entities.
         section_ranks: In reading order, the rank (from 1) of the right section (`section`; absent if the data set names
             none) and of the first section that contains an answer (`pseudo`); `None` if not among the candidates.
         answer_scores: The answer's score by each metric, the data set's own first; empty without a generator.
@@ -49,6 +51,7 @@ class Outcome:
     failed: str | None = None
     gold_missing: bool = False
     section_missing: bool = False
+    shallow: bool = False
     section_ranks: Mapping[str, int | None] = field(default_factory=dict)
     answer_scores: Mapping[str, float] = field(default_factory=dict)
     confidence: float | None = None
@@ -139,7 +142,11 @@ def counts_of(outcomes: Sequence[Outcome]) -> dict[str, int]:
         "n_images_missing": sum(o.failed is not None and o.failed.startswith("image:") for o in outcomes),
         "n_gold_missing": sum(o.gold_missing for o in outcomes),
         "n_section_missing": sum(o.section_missing for o in outcomes),
+        "n_shallow": sum(o.shallow for o in outcomes),
         "n_without_reference": sum(o.without_reference for o in outcomes),
+        "n_without_entity": 0
+        if all(not o.entity_known for o in outcomes)
+        else sum(not o.entity_known for o in outcomes),
         "n_unanswered": sum(o.unanswered for o in outcomes),
         "n_nearly": sum(o.nearly for o in outcomes),
         "n_cut": sum(o.ending == "cut" for o in outcomes),
@@ -187,9 +194,13 @@ def metric_names(outcomes: Sequence[Outcome]) -> list[str]:
     return list(dict.fromkeys(name for outcome in outcomes for name in outcome.answer_scores))
 
 
-def is_unseen_question(outcome: Outcome) -> bool:
-    """Returns whether a query belongs to InfoSeek's split of unseen questions; all others belong to unseen entities."""
-    return outcome.groups.get("split", "").endswith("unseen_question")
+def is_unseen_question(outcome: Outcome) -> bool | None:
+    """Returns whether a query belongs to InfoSeek's split of unseen questions or not, to that of unseen entities.
+
+    `None` if it belongs to neither, such as one for training.
+    """
+    split = re.sub(r"[\W_]+", "_", outcome.groups.get("split", "").lower())
+    return split.endswith("unseen_question") if split.endswith(("unseen_question", "unseen_entity")) else None
 
 
 def _steps(outcomes: Sequence[Outcome]) -> list[str]:
@@ -223,7 +234,7 @@ def _answers(outcomes: Sequence[Outcome], dataset: Dataset) -> dict[str, Any]:
     if not dataset.unseen:
         return figures
     unseen_question = [o for o in outcomes if is_unseen_question(o)]
-    unseen_entity = [o for o in outcomes if o.groups.get("split") and not is_unseen_question(o)]
+    unseen_entity = [o for o in outcomes if is_unseen_question(o) is False]
     parts = _accuracy(unseen_question), _accuracy(unseen_entity)
     both = None if parts[0] is None or parts[1] is None else harmonic_mean(parts[0], parts[1])
     return figures | {"unseen_question": parts[0], "unseen_entity": parts[1], "harmonic_mean": both}

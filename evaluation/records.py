@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
 from evaluation.datasets.dataset import Scores
-from evaluation.metrics import Outcome
+from evaluation.metrics import CUTOFFS, Outcome
 from evaluation.own_answers import own_contains
 from retriever.types import AnswerFields, Evidence, RetrievalFields
 
@@ -188,9 +188,10 @@ def is_near(answer: str | None, references: Sequence[str]) -> bool:
     return own_contains(answer, references) or any(own_contains(reference, [answer]) for reference in references)
 
 
-def outcome_of(record: QueryRecord) -> Outcome:
-    """Returns the part of a record that the metrics need."""
+def outcome_of(record: QueryRecord, entities: int = CUTOFFS[-1]) -> Outcome:
+    """Returns the part of a record that the metrics need; `entities` is how many the index has."""
     gold = record.gold
+    found = len(record.rankings.get("step1", ()))
     return Outcome(
         id=record.id,
         groups={"question_type": record.question_type, "split": record.split, "category": record.category},
@@ -201,6 +202,7 @@ def outcome_of(record: QueryRecord) -> Outcome:
         failed=record.failed,
         gold_missing=gold.missing,
         section_missing=not gold.missing and gold.section is not None and gold.section_title is None,
+        shallow=record.failed is None and 0 < found < min(CUTOFFS[-1], entities),
         section_ranks=record.section_ranks,
         answer_scores=record.answer_scores,
         confidence=record.confidence,

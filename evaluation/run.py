@@ -124,10 +124,13 @@ def evaluate(
             lambda batch: map(to_json, asker.ask(batch, bem)),
             lambda _, row: row["failed"] is not None,
         )
+    if not written and "generator's server" in depends_on:
+        what = "its server may have other weights under the same name; --overwrite asks again"
+        logger.warning("%s: all questions were answered before and none is asked again; %s", out, what)
     noted = out / "metrics.json"
     known = read_object(noted) if noted.is_file() and not written else None
     latency = known["latency_ms"] if known else _latency(asker, questions, records, batch_size)
-    outcomes = [outcome_of(record) for record in read_records(records)]
+    outcomes = [outcome_of(record, len(index)) for record in read_records(records)]
     metrics = {**_metrics(outcomes, header, questions[0].style, latency), **further(outcomes)}
     main = metrics["answer"]["metric"] if generator is not None else None
     metrics |= protocol_of(header["dataset"], main, deviations).as_dict()

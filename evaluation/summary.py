@@ -50,6 +50,8 @@ COUNTS = {
     "n_images_missing": "of them without a usable image",
     "n_gold_missing": "about entities that the index lacks",
     "n_section_missing": "whose right section the index lacks",
+    "n_shallow": f"with fewer than {CUTOFFS[-1]} candidates, which is as far as Recall@K reaches",
+    "n_without_entity": "that name no entity, and do not count in Recall@K",
     "n_without_reference": "without a reference",
     "n_unanswered": "unanswered",
     "n_overlap": "with an image that the index or the profile's training has, too",

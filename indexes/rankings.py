@@ -49,7 +49,7 @@ def read_rankings(
             questions, or the order of the candidates contradicts their scores.
     """
     lists: dict[str, RankedList] = {}
-    other = ""
+    other, unasked = "", 0
     try:
         for written, ranked in _in_json(path) if _is_json(path) else _in_trec(path):
             question_id = meant(written, wanted.__contains__)
@@ -57,7 +57,8 @@ def read_rankings(
                 if question_id in lists:
                     raise ValueError(f"{path}: {question_id}: occurs twice")
                 lists[question_id] = ranked
-            other = other or question_id
+            else:
+                other, unasked = other or question_id, unasked + 1
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from error
     if not lists:
@@ -65,6 +66,10 @@ def read_rankings(
         raise ValueError(f"{path}: has none of the questions, such as {next(iter(wanted))!r}{example}")
     if order is None:
         check_order(path, lists, flag)
+    if unasked:
+        what = f"{unasked:,} of {counted(len(lists) + unasked, 'list')}, such as that of {other!r}"
+        why = "ids that are numbers of rows, as E-VQA's, must be those of the same rows"
+        logger.warning("%s: %s, are for questions that are not asked; %s", path, what, why)
     rankings = in_order(lists, order)
     if twice := [id for id, ranking in rankings.items() if len(dict(ranking)) < len(ranking)]:
         what = f"{len(twice):,} of {counted(len(rankings), 'list')}, such as that of {twice[0]!r}"

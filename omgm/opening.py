@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from indexes.live.following import FollowingIndex
@@ -83,6 +84,7 @@ def open_retriever(
     fusion: FusionEncoder | None = None,
     reranker: TextReranker | None = None,
     live: bool = False,
+    verify: bool = False,
     index: FollowingIndex | None = None,
     cache: ImageCache | None = None,
 ) -> Retriever[Index]:
@@ -96,6 +98,7 @@ def open_retriever(
         reranker: Step 3's model.
         live: Whether to follow changes that are not yet compacted, including future ones by other processes; otherwise
             an index with such changes is refused.
+        verify: Whether to verify all files of an index that is not `live`: figures are to be those of one build.
         index: The index, if it is already open with `encoder` and `fusion`.
         cache: Where the profile's models cache what they compute from images; by default, 16 MiB.
 
@@ -111,7 +114,7 @@ def open_retriever(
     columns: dict[str, ColumnModel] = {"sections": reranker.encoder} if isinstance(reranker, VectorReranker) else {}
     columns |= _image_columns(profile, folder)
     options = index_options(profile, encoder, fusion, columns)
-    opened = index or (follow if live or front else Index.open)(folder, **options)
+    opened = index or (follow if live or front else partial(Index.open, verify=verify))(folder, **options)
     check_candidates(opened, profile.search.candidates)
     _warn_of_borders(profile, folder, opened)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)

@@ -80,7 +80,13 @@ def _read_csv(path: Path) -> Iterator[Item]:
             return question
         if question.id not in known:
             raise ValueError(f"{where}: field data_id: {question.id!r} has no line in {official.name}")
-        return replace(known[question.id], entity_ids=question.entity_ids)
+        return replace(
+            known[question.id],
+            question=question.question,
+            image_id=question.image_id,
+            other_image_ids=question.other_image_ids,
+            entity_ids=question.entity_ids,
+        )
 
     return questions(csv_rows(path, CSV_COLUMNS), make, "data_id")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ class Components:
         deviations: A sentence on each deviation from the published protocol, see `evaluation.protocol.Protocol`.
         sections: Encodes sections for `reranker`, if it compares vectors.
         folder: The folder of the profile, if it has one, with a note of its images (`evaluation.image_overlap`).
+        used: Returns what else the results depend on, given the index, such as weights (`omgm.identity.used`).
     """
 
     profile: str
@@ -54,6 +55,7 @@ class Components:
     deviations: Mapping[str, str] = field(default_factory=dict)
     sections: SectionEncoder | None = None
     folder: Path | None = None
+    used: Callable[[Index], Mapping[str, Any]] = lambda _: {}
 
     @property
     def candidates(self) -> Candidates:
@@ -142,6 +144,7 @@ class TableIndexes:
         folder = given or self._build(kind, fusion, columns)
         index = Index.open(
             folder,
+            verify=True,
             encoder=parts.encoder,
             fusion=fusion,
             columns=columns,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.ablation import SectionChoice, choices
+from evaluation.datasets import find_query_image
 from evaluation.image_overlap import ImageOverlap, images_of, note_images, read_images
 from evaluation.records import RECORDS, QueryRecord, read_records
 from evaluation.report import write_report
@@ -21,6 +22,7 @@ from evaluation.tables.variants import ArticleGenerator, FirstTokenRerank, Recor
 from indexes.store.index import Index
 from indexes.store.manifest import Candidates
 from retriever.asking import Generator, QueryRetriever
+from retriever.identity import files_as_items
 from retriever.pipeline import Retriever
 from retriever.protocols import FusionEncoder, Step
 from retriever.step1_search import EntitySearch
@@ -203,8 +205,9 @@ class TableRuns:
     def _identity(self) -> str:
         """Returns a hash of everything that the runs depend on."""
         given, bem = self.questions, self.components.bem
+        images = {one.image_id: find_query_image(given.query_images, one.image_id) for one in given.questions}
         inputs = [self.components.settings, None if bem is None else bem.fingerprint, _describe(self.main)]
-        inputs += [given.dataset, str(given.query_images.resolve())]
+        inputs += [given.dataset, self.components.used(self.main), files_as_items(images.items(), "image").digest]
         digest = hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode())
         for question in given.questions:
             digest.update(repr(question).encode())

@@ -204,6 +204,7 @@ def seed_of(args: argparse.Namespace, profile: Profile) -> int:
     """Returns `--seed`; by default, the seed that the profile's models were trained with, or 0 without records.
 
     The seed decides which images are held out (`training.questions.is_held_out`): by default the same in all commands.
+    Warns if `--seed` holds out others.
 
     Raises:
         ValueError: The record of a training has no seed.
@@ -211,10 +212,14 @@ def seed_of(args: argparse.Namespace, profile: Profile) -> int:
     from omgm.profile import is_folder
     from training.record import recorded_seed
 
-    if args.seed is not None:
-        return int(args.seed)
     folders = [Path(model) for model in (profile.fusion.model, profile.encoder.model) if is_folder(model)]
-    return next((seed for folder in folders if (seed := recorded_seed(folder)) is not None), 0)
+    if args.seed is None:
+        return next((seed for folder in folders if (seed := recorded_seed(folder)) is not None), 0)
+    for folder in folders:
+        if (seed := recorded_seed(folder)) not in (None, args.seed):
+            what = "it was trained on images that are held out now, whose figures will be too high"
+            logger.warning("--seed %d: %s was trained with seed %d, so %s", args.seed, folder, seed, what)
+    return int(args.seed)
 
 
 def profile_folder(args: argparse.Namespace) -> Path | None:

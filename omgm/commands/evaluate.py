@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> None:
     profile = for_dataset(profile, args.dataset)
     bem = None if args.bem is None else load_bem(existing(args.bem, "--bem"))
     given = None if args.step1 is None else _given(args, questions)
-    retriever = open_retriever(profile, args.index)
+    retriever = open_retriever(profile, args.index, verify=True)
     index = retriever.index
     settings = profile.model_dump(mode="json")
     if given is not None:

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
 
     encoder = build_encoder(profile)
     folder, images = training_index(args, profile), images_of(args)
-    index = Index.open(folder, encoder=encoder, image_weight=profile.search.image_weight)
+    index = Index.open(folder, verify=True, encoder=encoder, image_weight=profile.search.image_weight)
     check_candidates(index, profile.search.candidates)
     check_known(index, questions)
     count = mine_negatives(

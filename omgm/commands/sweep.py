@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
     from omgm.profile import parse_overrides
     from omgm.written_profile import write_profile
 
-    retriever = open_retriever(profile, args.index)
+    retriever = open_retriever(profile, args.index, verify=True)
     for selected in questions.values():
         check_known(retriever.index, selected)
     contents = read_images((one.image_id for part in questions.values() for one in part), images).names()
@@ -156,7 +156,7 @@ def _calibrate(args: argparse.Namespace) -> None:
 
     cache = ImageCache(CACHE_BYTES)
     encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
-    retriever = open_retriever(profile, args.index, encoder=encoder, fusion=fusion)
+    retriever = open_retriever(profile, args.index, encoder=encoder, fusion=fusion, verify=True)
     check_known(retriever.index, questions)
     retriever.recognition = None  # whole images only
     all_signs(retriever, encoder)

@@ -99,6 +99,7 @@ def _components(args: argparse.Namespace, profile: Profile) -> Components:
     from evaluation.tables.indexes import Components
     from omgm import indexing, parts
     from omgm.dataset_prompts import deviations
+    from omgm.identity import used
     from retriever.protocols import VectorReranker
 
     reranker = parts.build_text_reranker(profile)
@@ -122,6 +123,7 @@ def _components(args: argparse.Namespace, profile: Profile) -> Components:
         bem=None if args.bem is None else load_bem(existing(args.bem, "--bem")),
         deviations=deviations(profile, args.dataset),
         folder=profile_folder(args),
+        used=lambda index: used(profile, index, answers=profile.generator.kind != "openai"),  # its server may be off
     )
 
 

@@ -211,7 +211,7 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
     manifest = read_manifest(current_files(index))
 
     def retriever() -> QueryRetriever:
-        return open_retriever(profile, index)
+        return open_retriever(profile, index, verify=True)
 
     path = make_samples(
         retriever,

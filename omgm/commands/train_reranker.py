@@ -22,6 +22,7 @@ from omgm.commands.training import (
     add_training_index,
     articles_of,
     provenance_of,
+    warn_of_keys,
     write_trained,
 )
 from training.reranker.config import PRECISIONS, RerankerTrainingConfig
@@ -82,6 +83,7 @@ def run(args: argparse.Namespace) -> None:
     from indexes.article_images import MAIN_ONLY, ImageUse
     from indexes.store.manifest import keys_are_images
     from omgm.parts import build_text_reranker, model_folder, placement
+    from training.questions import is_held_out
     from training.reranker.data import RerankerData, Serving
     from training.reranker.train import train_reranker
 
@@ -93,11 +95,16 @@ def run(args: argparse.Namespace) -> None:
     keyed = keys_are_images(profile.search.candidates)  # otherwise an index has tokens only of sections
     rows, find = load_rows(args), finder(args)
     images = {row.image_id: find(row.image_id) for row in rows if not isinstance(row, ValueError)}
+    contents = contents_of(images)
+    articles = articles_of(args, profile)
+    if args.index is not None:
+        share = config.validation_share
+        warn_of_keys(args.index, images, lambda id: is_held_out(contents[id], share, config.seed))
     data = RerankerData(
-        **articles_of(args, profile),
+        **articles,
         questions=rows,
         query_image_of=find,
-        contents=contents_of(images),
+        contents=contents,
         negatives=existing(args.negatives, "--negatives"),
         negatives_order=args.negatives_order,
         negatives_partial=args.negatives_partial,

@@ -118,8 +118,11 @@ def same_weights(folder: Path, other: Path) -> bool:
 
 
 def _decisive(folder: Path) -> list[Path]:
-    """Returns the files that a fingerprint covers, and the training record."""
-    return sorted(path for pattern in ("*.safetensors", "*.json") for path in folder.glob(pattern))
+    """Returns the files that a fingerprint covers, and the training record; of a tokenizer, those that are read."""
+    patterns = ["*.safetensors", "*.json", "*.jinja"]
+    if not (folder / "tokenizer.json").is_file():
+        patterns += ["vocab.txt", "merges.txt", "*.model"]
+    return sorted(path for pattern in patterns for path in folder.glob(pattern))
 
 
 def _sha256(path: Path) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast, get_args
@@ -26,8 +27,11 @@ from retriever.models.text_tokenizer import padded
 from retriever.texts import by_length, split_passage
 from retriever.types import FloatArray
 
+logger = logging.getLogger(__name__)
+
 MODULES = "modules.json"
 """The file that makes a folder one of sentence-transformers: what the model consists of."""
+_ASKS = "config_sentence_transformers.json"
 BATCH_TOKENS = 8192
 """Most tokens in a forward pass, padding included."""
 
@@ -86,6 +90,9 @@ class TextEmbedding:
         from transformers import AutoModel, AutoTokenizer  # only for profiles that name one
 
         settings = read_settings(folder)
+        asked = read_object(folder / _ASKS) if (folder / _ASKS).is_file() else {}
+        if (compared := asked.get("similarity_fn_name") or "cosine") != "cosine" and not _is_normalized(folder):
+            logger.warning("%s: similarity_fn_name is %r, but vectors are compared by cosine", folder / _ASKS, compared)
         model = load_pretrained(AutoModel, folder, dtype)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         check_words(folder, tokenizer, model.config.vocab_size)
@@ -140,6 +147,10 @@ class TextEmbedding:
         return (hidden.float() * weights).sum(1) / weights.sum(1)
 
 
+def _is_normalized(folder: Path) -> bool:
+    return "Normalize" in (folder / MODULES).read_text(encoding="utf-8")
+
+
 def embedding_fingerprint(folder: Path, max_tokens: int) -> str:
     """Returns the fingerprint of what `TextEmbedding.load` loads, without loading it; raises as it does."""
     return _fingerprint(folder_fingerprint(folder), read_settings(folder), max_tokens)
@@ -172,7 +183,7 @@ def read_settings(folder: Path) -> EmbeddingSettings:
     ]
     if len(modes) != 1 or others or modes[0] not in get_args(Pooling) or not config.get("include_prompt", True):
         raise ValueError(f"{path}: must pool one of {', '.join(get_args(Pooling))}, instructions included")
-    path = folder / "config_sentence_transformers.json"
+    path = folder / _ASKS
     prompts = dict(read_object(path).get("prompts") or {}) if path.is_file() else {}
     passage = next((prompts[name] for name in ("document", "passage", "corpus") if name in prompts), "")
     return EmbeddingSettings(cast(Pooling, modes[0]), prompts.get("query", ""), passage)

@@ -29,22 +29,23 @@ class StoredTensor(NamedTuple):
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Returns the safetensors files of a model folder: those of its index, else `model.safetensors`, else all.
+    """Returns the safetensors files of a model folder: `model.safetensors`, else those of its index, else all.
 
-    A file itself is all there is.
+    A file itself is all there is. As in transformers, an index beside `model.safetensors` says nothing: it is left from
+    weights that were saved there before.
 
     Raises:
         ValueError: There are none, or one that the index names is missing.
     """
     index = folder / INDEX_NAME
-    if folder.is_file():
-        files = [folder]
+    single = folder if folder.is_file() else folder / WEIGHTS_NAME
+    if single.is_file():
+        files = [single]
     elif index.is_file():
         weight_map: dict[str, str] = read_object(index)["weight_map"]
         files = [folder / name for name in sorted(set(weight_map.values()))]
     else:
-        single = folder / WEIGHTS_NAME
-        files = [single] if single.is_file() else sorted(folder.glob("*.safetensors"))
+        files = sorted(folder.glob("*.safetensors"))
     for file in files:
         if not file.is_file():
             raise ValueError(f"{file}: not found, but {INDEX_NAME} names it; download it again")
