@@ -130,13 +130,13 @@ def overlap_text(metrics: Mapping[str, Any]) -> list[str]:
 _SHOWN = ("step1_recall@1", "step2_recall@1", "section_recall@1", "accuracy")
 
 
-def warn_of_labeled(images: Mapping[str, Path | None], index: Path) -> None:
+def warn_of_labeled(images: Mapping[str, Path | None], index: Path, noun: str = "image", advice: str = "") -> None:
     """Warns if images that an index is asked with are its labeled images: each of them is its own best candidate."""
     known = KnownImages.of(images).copies_in(KnownImages.load(index / NOTE))
     if known:
         share = f"{percent(len(known) / len(images))} percent"
         what = "are its labeled images, and find themselves, as images that are asked later will not"
-        logger.warning("%s: %d of %d images (%s) %s", index, len(known), len(images), share, what)
+        logger.warning("%s: %d of %s (%s) %s%s", index, len(known), counted(len(images), noun), share, what, advice)
 
 
 def warn_of_main(questions: Sequence[Question], images: Mapping[str, Path | None], index: ArticleStore) -> None:

@@ -173,7 +173,8 @@ def _said(path: Path, key: str, before: Any, now: Any, items: Items | None) -> s
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Says of two notes of inputs how they differ; of collections, only that they do."""
-    return [said for key in {**now, **before} for said in _differences(key, before.get(key), now.get(key))]
+    keys = [key for key in {**now, **before} if before.get(key) != now.get(key)]
+    return [said for key in keys for said in _differences(key, before.get(key), now.get(key))]
 
 
 def _differences(key: str, before: Any, now: Any) -> Iterator[str]:

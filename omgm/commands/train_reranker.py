@@ -22,7 +22,6 @@ from omgm.commands.training import (
     add_training_index,
     articles_of,
     provenance_of,
-    warn_of_keys,
     write_trained,
 )
 from training.reranker.config import PRECISIONS, RerankerTrainingConfig
@@ -80,6 +79,7 @@ def run(args: argparse.Namespace) -> None:
     """Trains the fusion encoder and writes `profile.toml` beside the weights, with the best alpha and beta."""
     profile = profile_of(args)
 
+    from evaluation.image_overlap import warn_of_labeled
     from indexes.article_images import MAIN_ONLY, ImageUse
     from indexes.store.manifest import keys_are_images
     from omgm.parts import build_text_reranker, model_folder, placement
@@ -98,8 +98,9 @@ def run(args: argparse.Namespace) -> None:
     contents = contents_of(images)
     articles = articles_of(args, profile)
     if args.index is not None:
-        share = config.validation_share
-        warn_of_keys(args.index, images, lambda id: is_held_out(contents[id], share, config.seed))
+        share, seed = config.validation_share, config.seed
+        held_out = {id: path for id, path in images.items() if is_held_out(contents[id], share, seed)}
+        warn_of_labeled(held_out, args.index, "held-out image", "; pass the --seed that it was built with")
     data = RerankerData(
         **articles,
         questions=rows,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,21 +111,6 @@ def write_trained(
     return write_profile(
         args.out, args.profile, defaults | parse_overrides(args.overrides) | {key: str(model.resolve())}
     )
-
-
-def warn_of_keys(index: Path, images: Mapping[str, Path | None], held_out: Callable[[str], bool]) -> None:
-    """Warns if images that a training holds out are keys of its index, where they would find themselves."""
-    from evaluation.image_overlap import NOTE
-    from indexes.image_copies import KnownImages
-
-    keys = KnownImages.load(index / NOTE)
-    asked = {id: path for id, path in images.items() if held_out(id)} if len(keys.ids) else {}
-    if found := KnownImages.of(asked).copies_in(keys):
-        logger.warning(
-            "%s: %d of %d held-out images, such as %r, are among its labeled images, so that their figures will be too "
-            "high; pass the --seed that the index was built with, or build it again with this one",
-            *(index, len(found), len(asked), min(found)),
-        )
 
 
 def provenance_of(model: str) -> Provenance:

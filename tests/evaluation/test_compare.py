@@ -46,6 +46,45 @@ def test_runs_over_other_knowledge_bases_are_told(tmp_path: Path) -> None:
     assert "warning" not in compare(folders[:2])
 
 
+def test_labels_that_differ_are_told(tmp_path: Path) -> None:
+    gold = GoldRecord(["a", "b"], section=2, answers=["x", "y"])
+    others = [
+        GoldRecord(["b", "a"], ["A"], section=2, section_title="S", answers=["y", "x"]),  # only titles and orders
+        GoldRecord(["a"], section=2, answers=["x", "y"]),
+        GoldRecord(["a", "b"], section=3, answers=["x", "y"]),
+        GoldRecord(["a", "b"], section=2, answers=["x"]),
+    ]
+    first = write(tmp_path / "first", [line(f"q{n}", 1, 1.0, gold=gold) for n in range(4)])
+    second = write(tmp_path / "second", [line(f"q{n}", 1, 1.0, gold=other) for n, other in enumerate(others)])
+    assert compare([first, second])["warning"] == "in second, 3 of 4 common questions have other labels than in first"
+    assert "warning" not in compare([first, first])
+    agents = [agent_run(tmp_path / name, {"a": 1.0, "b": 0.0}, "mmsearch-end2end/official") for name in "xy"]
+    rows = (agents[1] / "queries.jsonl").read_text()
+    (agents[1] / "queries.jsonl").write_text(rows.replace('"answers": ["x"]', '"answers": ["z"]', 1))
+    assert compare(agents)["warning"] == "in y, 1 of 2 common questions have other labels than in x"
+
+
+def test_what_judged_the_answers_is_told(tmp_path: Path) -> None:
+    judges: list[dict[str, Any]] = [{"bem": "1c"}, {"bem": "1c"}, {"bem": "2d"}, {}]
+    folders = [write(tmp_path / f"run{n}", [line("q0", 1, 1.0)], **judge) for n, judge in enumerate(judges)]
+    assert compare(folders)["warning"] == "another model judged the answers of run2 than those of run0"
+    models = [{"models": {"planner": "p", "judge": name}} for name in ("small", "large")]
+    official = "mmsearch-plus/official"
+    agents = [agent_run(tmp_path / f"a{n}", {"a": 1.0}, official, **one) for n, one in enumerate(models)]
+    assert compare(agents)["warning"] == "another model judged the answers of a1 than those of a0"
+
+
+def test_what_the_runs_were_made_from_is_listed(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name, [line("q0", 1, 1.0)]) for name in ("wide", "narrow", "unknown")]
+    for folder, k, weights in ((folders[0], 20, "1c" * 8), (folders[1], 3, "2d" * 8)):
+        inputs = {"settings": {"search": {"k": k}}, "sections.model": weights, "precision": "float32"}
+        (folder / "run.json").write_text(json.dumps(inputs))
+    found = compare(folders)
+    differs = ["settings.search.k was 20 and is now 3", "sections.model: other content"]
+    assert [sorted(run["differs"]) for run in found["runs"]] == [[], sorted(differs), []]
+    assert "\nnarrow differs from wide: " in as_markdown(found) and "unknown differs" not in as_markdown(found)
+
+
 def test_two_runs_by_hand(tmp_path: Path) -> None:
     first = write(tmp_path / "first", [line(f"q{i}", 1 if i < 2 else 7, float(i < 2)) for i in range(6)])
     lost = line("q0", None, 0.0, failed="image: lost", ranks={}, section_ranks={"section": None, "pseudo": None})

@@ -7,6 +7,7 @@ import pytest
 from evaluation.metrics import (
     Outcome,
     harmonic_mean,
+    is_unseen_question,
     percent,
     percentile,
     rank_of,
@@ -111,6 +112,21 @@ def test_a_run_adds_up() -> None:
         "val_unseen_question": 3,
     }
     assert {name: group["n"] for name, group in figures["by_category"].items()} == {"x": 2, "y": 1}
+
+
+@pytest.mark.parametrize(
+    ("split", "unseen"),
+    [
+        ("val_unseen_question", True), ("Unseen Question", True), ("test-unseen-question", True),
+        ("val_unseen_entity", False), ("Unseen Entity", False), ("train", None), ("", None),
+    ],
+)  # fmt: skip
+def test_the_splits_of_infoseek(split: str, unseen: bool | None) -> None:
+    one = outcome("a", (1, 1), True, True, ("string", split, ""))
+    assert is_unseen_question(one) is unseen
+    answer = summarize([one], "infoseek")["answer"]
+    expected = (1.0 if unseen else None, 1.0 if unseen is False else None)
+    assert (answer["unseen_question"], answer["unseen_entity"]) == expected
 
 
 def test_figures_that_were_not_measured_are_null() -> None:

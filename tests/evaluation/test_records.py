@@ -134,3 +134,16 @@ def test_reading_order() -> None:
 def test_a_section_that_the_index_lacks_is_counted(gold: GoldRecord, missing: bool) -> None:
     outcome = outcome_of(record("q", gold=gold))
     assert outcome.section_missing is missing and counts_of([outcome])["n_section_missing"] == missing
+
+
+@pytest.mark.parametrize(
+    ("candidates", "entities", "shallow"),
+    [(20, 2_000_000, False), (19, 2_000_000, True), (3, 3, False), (2, 3, True), (0, 3, False)],
+)
+def test_a_question_with_fewer_candidates_than_recall_counts_is_told(
+    candidates: int, entities: int, shallow: bool
+) -> None:
+    ranking = {"step1": [(f"e{n}", 1.0 - n / 100) for n in range(candidates)]}
+    outcome = outcome_of(record("q", rankings=ranking), entities)
+    assert outcome.shallow is shallow and counts_of([outcome])["n_shallow"] == shallow
+    assert not outcome_of(record("q", rankings=ranking, failed="image: lost"), entities).shallow

@@ -349,7 +349,7 @@ def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
     assert lines[:8] == [
         "evqa, profile colors: 10 questions; figures in percent",
         "        of 10 questions: 4 failed, 2 of them without a usable image, 3 about entities that the index lacks, "
-        "1 unanswered",
+        "6 with fewer than 20 candidates, which is as far as Recall@K reaches, 1 unanswered",
         "step1   recall@1  60.0  recall@5  60.0  recall@10  60.0  recall@20  60.0",
         "step2   recall@1  60.0  recall@5  60.0  recall@10  60.0  recall@20  60.0",
         "step3   section recall@1  55.6",

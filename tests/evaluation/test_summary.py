@@ -49,14 +49,18 @@ def test_each_count() -> None:
         replace(ONE, ending="cut", section_missing=True),
         replace(ONE, unanswered=True, ending="refused"),
         replace(ONE, ending="filtered", without_reference=True),
+        replace(ONE, shallow=True),
+        replace(ONE, entity_known=False),
     ]
     counts = counts_of(outcomes)
-    assert list(counts.values()) == [2, 1, 1, 1, 1, 2, 1, 2, 1, 1]
-    assert counts_line({"n_queries": 7, **counts}) == (
-        "of 7 questions: 2 failed, 1 of them without a usable image, 1 about entities that the index lacks, "
-        "1 whose right section the index lacks, 1 without a reference, 2 unanswered, "
+    assert list(counts.values()) == [2, 1, 1, 1, 1, 1, 1, 2, 1, 2, 1, 1]
+    assert counts_line({"n_queries": 9, **counts}) == (
+        "of 9 questions: 2 failed, 1 of them without a usable image, 1 about entities that the index lacks, "
+        "1 whose right section the index lacks, 1 with fewer than 20 candidates, which is as far as Recall@K reaches, "
+        "1 that name no entity, and do not count in Recall@K, 1 without a reference, 2 unanswered, "
         "1 wrong only by more or fewer words than a reference, such as a unit, "
         "2 cut at the maximum length, 1 refused by the model, "
         "1 cut by the server's content filter"
     )
     assert counts_line({"n_queries": 1, **counts_of([ONE])}) == ""
+    assert counts_of([replace(ONE, entity_known=False)])["n_without_entity"] == 0  # data sets without any name none

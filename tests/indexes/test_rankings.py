@@ -231,3 +231,13 @@ def test_under_half_stops_unless_accepted(
     with pytest.raises(ValueError, match=message):
         check_coverage(tmp_path, found, n_questions, known, partial_flag="--some")
     assert check_coverage(tmp_path, found, n_questions, known)["questions"] == n_questions
+
+
+@pytest.mark.parametrize("unasked", [0, 1, 3])
+def test_lists_of_questions_that_are_not_asked_are_told(
+    tmp_path: Path, unasked: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = {f"q{n}": ["a", "b"] for n in range(2 + unasked)}
+    assert list(read(tmp_path, rows)) == ["q0", "q1"]
+    told = f"{unasked} of {2 + unasked} lists, such as that of 'q2', are for questions that are not asked"
+    assert (told in caplog.text) == bool(unasked)

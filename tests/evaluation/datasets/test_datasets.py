@@ -274,6 +274,11 @@ def test_infoseek_csv_form(tmp_path: Path) -> None:
     official = load("infoseek", path)[0]
     assert official.numeric_range == (0.9, 1.1)
     assert (official.data_split, official.entity_ids) == ("val_unseen_question", plain.entity_ids)
+    rewritten = row | {"question": "Where is it?", "dataset_image_ids": "mine|other", "wikipedia_url": "https://kb/Y"}
+    [asked] = load("infoseek", write_csv(path, rewritten))  # what it asks is its own, what is right is not
+    assert (asked.question, asked.image_id, asked.other_image_ids) == ("Where is it?", "mine", ("other",))
+    assert (asked.entity_ids, asked.answers) == (("https://kb/Y",), official.answers)
+    assert (asked.numeric_range, asked.data_split) == (official.numeric_range, official.data_split)
     unknown = write_csv(path, row, row | {"data_id": "infoseek_val_9"})
     assert "line 3: field data_id: 'infoseek_val_9' has no line in test_filtered.jsonl" in refused("infoseek", unknown)
     assert "line 3: field data_id: 'infoseek_val_1' is also in an" in refused("infoseek", write_csv(path, row, row))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -321,6 +322,19 @@ def test_a_finished_run_is_not_made_again(world: Path) -> None:
     assert {path: (runs_of(world).folder("full") / "metrics.json").stat().st_mtime_ns for path in before} == before
     other = runs_of(world, "validation").folder("full")
     assert other.parent not in {path.parent.parent for path in before}
+
+
+def test_runs_belong_to_the_content_of_their_inputs(world: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(world, tmp_path / "copy", ignore=shutil.ignore_patterns("out*", "hybrid", "pooled")))
+    shutil.copytree(world / "out", copy / "out")
+    before = runs_of(world).folder("search-summary")
+    assert runs_of(copy).folder("search-summary").relative_to(copy) == before.relative_to(world)
+    other = runs_of(copy)
+    other.components = replace(other.components, used=lambda index: {"sections.model": "2d"})
+    folders = {before.parent.name, other.folder("search-summary").parent.name}
+    photo = next(path for path in sorted((copy / "queries").iterdir()) if path.suffix == ".png")
+    Image.new("RGB", (40, 30), "white").save(photo)
+    assert len({*folders, runs_of(copy).folder("search-summary").parent.name}) == 3
 
 
 def test_what_cannot_be_measured_says_why(world: Path) -> None:

@@ -61,7 +61,7 @@ def table(body: dict[str, Any]) -> int:
 
 
 def test_infoseek_is_asked_with_table_17_and_its_overall_is_shown(
-    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     # Both of the unseen entities right, one of two unseen questions: 75 % of all, and 2 * 1 * 0.5 / 1.5 = 66.7 %.
     replies = {"land 0": "China", "land 1": "1.05", "land 2": "7"}
@@ -81,6 +81,12 @@ def test_infoseek_is_asked_with_table_17_and_its_overall_is_shown(
         assert metrics["settings"]["generator"]["style"] == "infoseek" and metrics["deviations"] == {}
 
         before = len(server.bodies)
+        caplog.clear()
+        assert main([*command, *asking(server), "--out", str(tmp_path / "run")]) == 0
+        assert "all questions were answered before and none is asked again" in caplog.text
+        capsys.readouterr()
+        assert len(server.bodies) == before
+
         explicit = asking(server, "generator.style=evqa")
         assert main([*command, *explicit, "--out", str(tmp_path / "other")]) == 0
         assert {table(body) for body in server.bodies[before:]} == {16}

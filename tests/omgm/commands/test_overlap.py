@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from evaluation.image_overlap import note_images
 from indexes.image_copies import KnownImages
 from omgm.__main__ import main
 from retriever.files import read_object
-from tests.fakes.inputs import TRAINED, generator, profile, write_inputs
+from retriever.wording import counted
+from tests.fakes.inputs import TRAINED, evaluate, generator, negatives, profile, reranker, sweep, write_inputs
 from tests.fakes.rows import write_jsonl
 from tests.fakes.training_world import COLORS
+from training.questions import is_held_out
+from training.reranker.config import RerankerTrainingConfig
 
 
 @pytest.fixture(scope="module")
@@ -202,3 +206,34 @@ def test_labeled_images_that_a_generator_is_trained_with_find_themselves(
     assert main([*generator(world, tmp_path), "--samples-only"]) == 0
     share = f"{len(TRAINED)} of {len(COLORS)} images ({100 * len(TRAINED) / len(COLORS):.1f} percent)"
     assert f"{share} are its labeled images, and find themselves" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_labeled_images_that_a_reranker_holds_out_are_told(
+    world: Path, tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = KnownImages.of({color: world / "queries" / f"q_{color}.png" for color in COLORS}).names()
+    share = RerankerTrainingConfig().validation_share
+    held_out = [color for color in COLORS if is_held_out(named[color], share, seed)]
+    command = [*reranker(world, tmp_path / "out"), "--seed", str(seed), *index(world)]
+    at = command.index("--kb")
+    assert main(command[:at] + command[at + 4 :]) == 0
+    told = f"{len({*held_out} & {*TRAINED})} of {counted(len(held_out), 'held-out image')}"
+    assert (told in caplog.text) == bool({*held_out} & {*TRAINED}) == bool(seed and held_out)
+
+
+@pytest.mark.slow
+def test_a_large_file_of_another_index_is_found_before_anything_is_measured(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("indexes.store.manifest.SMALL", 100)
+    mixed = Path(shutil.copytree(world / "index", tmp_path / "mixed"))
+    content = bytearray((mixed / "tokens.npy").read_bytes())
+    content[-1] ^= 1
+    (mixed / "tokens.npy").write_bytes(content)
+    for name in ("evaluate", "sweep", "mine-negatives", "train-generator"):
+        make = {"evaluate": evaluate, "sweep": sweep, "mine-negatives": negatives, "train-generator": generator}[name]
+        command = [str(mixed) if word == str(world / "index") else word for word in make(world, tmp_path / name)]
+        assert main(command) == 2, name
+        assert "tokens.npy: content differs from its checksum" in capsys.readouterr().err, name

@@ -104,6 +104,20 @@ def test_keys_are_the_mean_over_sizes(tmp_path: Path) -> None:
     assert (half * torch.from_numpy(expected)).sum(-1).min() > 0.99
 
 
+def test_every_file_that_is_read_counts_in_a_fingerprint(tmp_path: Path) -> None:
+    save_file({"weight": torch.zeros(1)}, tmp_path / "model.safetensors")
+    seen = [folder_fingerprint(tmp_path)]
+    names = ("config.json", "chat_template.jinja", "vocab.txt", "merges.txt", "spiece.model", "tokenizer.json")
+    for name in names:
+        for content in ("a", "b"):
+            (tmp_path / name).write_text(content)
+            seen.append(folder_fingerprint(tmp_path))
+    assert len({*seen}) == len(seen)
+    for name in ("vocab.txt", "merges.txt", "spiece.model", "README.md", "training.json"):
+        (tmp_path / name).write_text("c")  # beside tokenizer.json, no vocabulary is read
+        assert folder_fingerprint(tmp_path) == seen[-1]
+
+
 def test_other_models_have_no_key_sizes(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "clip"}')
     save_file({"weight": torch.zeros(1)}, tmp_path / "model.safetensors")

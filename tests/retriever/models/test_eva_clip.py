@@ -292,6 +292,15 @@ def test_a_shard_that_is_not_there_is_named(tmp_path: Path) -> None:
         load_eva_clip(folder)
 
 
+def test_weights_that_were_saved_over_shards_are_the_model(tmp_path: Path) -> None:
+    settings, state, found = golden("8b")
+    folder = write(tmp_path, settings, {name: torch.zeros_like(one) for name, one in state.items()}, shards=3)
+    assert_same(load_eva_clip(write(folder, settings, state)), found)
+    for shard in folder.glob("part-*.safetensors"):  # as transformers leaves them
+        shard.unlink()
+    assert_same(load_eva_clip(folder), found)
+
+
 @pytest.mark.parametrize("wrapped", [lambda state: {"state_dict": {f"module.{k}": v for k, v in state.items()}}, dict])
 def test_a_checkpoint_becomes_safetensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrapped: Any) -> None:
     settings, state, found = golden("8b")

@@ -112,3 +112,20 @@ def test_a_model_of_other_parts_is_refused(tmp_path: Path, file: str, change: ob
     path.unlink() if change is None else path.write_text(json.dumps(change))
     with pytest.raises(ValueError, match=message):
         TextEmbedding.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "normalized", "told"),
+    [("dot", False, True), ("dot", True, False), ("cosine", False, False), (None, False, False)],
+)
+def test_a_model_for_another_similarity_is_told(
+    tmp_path: Path, asked: str | None, normalized: bool, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_qwen3_embedding(tmp_path)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules = [one for one in modules if normalized or not one["type"].endswith("Normalize")]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    settings = folder / "config_sentence_transformers.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"similarity_fn_name": asked}))
+    TextEmbedding.load(folder)
+    assert ("similarity_fn_name is 'dot', but vectors are compared by cosine" in caplog.text) == told
