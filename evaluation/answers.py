@@ -33,7 +33,8 @@ def evqa_match(answer: str, references: Sequence[str], *, multi_answer: bool = F
         normalized = _evqa_normalize(answer)
         return bool(normalized) and any(_evqa_normalize(reference) == normalized for reference in references)
     given = _items(answer.replace(" and ", ",").replace(" & ", ",").split(","))
-    return any(_overlap(_items(reference.split("&&")), given) >= 0.5 for reference in references)
+    right = filter(None, (_items(reference.split("&&")) for reference in references))
+    return any(2 * len(items & given) >= len(items | given) for items in right)
 
 
 def text_match(answer: str, aliases: Sequence[str]) -> bool:
@@ -116,10 +117,6 @@ def _evqa_normalize(text: str) -> str:
 
 def _items(parts: Sequence[str]) -> set[str]:
     return {item for part in parts if (item := _evqa_normalize(part))}
-
-
-def _overlap(reference: set[str], given: set[str]) -> float:
-    return len(reference & given) / len(reference | given) if reference else 0.0
 
 
 def answer_f1(answer: str, references: Sequence[str]) -> float:

@@ -299,7 +299,7 @@ def _describe(run: FinishedRun, label: str, common: Sequence[QuestionKey], first
         "n_overlap": sum(id in known for id, *_ in common),
         "failed": [run.outcomes[key].id for key in common if run.outcomes[key].failed is not None],
         "latency_ms": run.metrics.get("latency_ms") or {},
-        "differs": differences(first.made_from, run.made_from) if run.made_from and first.made_from else [],
+        "differs": [*differences("", first.made_from, run.made_from)] if run.made_from and first.made_from else [],
     }
 
 

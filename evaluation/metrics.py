@@ -170,7 +170,8 @@ def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
     """
     if not outcomes:
         raise ValueError("no queries to summarize: the question file has no usable question")
-    steps: dict[str, dict[str, Any]] = {step: _recalls(outcomes, step) for step in _steps(outcomes)}
+    names = sorted({"step1", "step2", "step3"} | {step for o in outcomes for step in o.ranks})
+    steps: dict[str, dict[str, Any]] = {step: _recalls(outcomes, step) for step in names}
     labeled = [o for o in outcomes if o.section_correct is not None]
     steps["step3"] = {
         **_section_recalls("section", labeled),
@@ -195,16 +196,9 @@ def metric_names(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def is_unseen_question(outcome: Outcome) -> bool | None:
-    """Returns whether a query belongs to InfoSeek's split of unseen questions or not, to that of unseen entities.
-
-    `None` if it belongs to neither, such as one for training.
-    """
+    """Returns whether a query is in InfoSeek's split of unseen questions or in that of entities; `None` if neither."""
     split = re.sub(r"[\W_]+", "_", outcome.groups.get("split", "").lower())
     return split.endswith("unseen_question") if split.endswith(("unseen_question", "unseen_entity")) else None
-
-
-def _steps(outcomes: Sequence[Outcome]) -> list[str]:
-    return sorted({"step1", "step2", "step3"} | {step for o in outcomes for step in o.ranks})
 
 
 def _recalls(outcomes: Sequence[Outcome], step: str) -> dict[str, Any]:
@@ -263,8 +257,5 @@ def figures_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 def _accuracy(outcomes: Sequence[Outcome]) -> float | None:
     """Returns the mean of the data set's own score over the queries put to a generator, if any has a reference."""
     judged = [o for o in outcomes if o.answer_correct is not None]
-    return None if all(o.without_reference for o in judged) else mean([_score(o) for o in judged])
-
-
-def _score(outcome: Outcome) -> float:
-    return next(iter(outcome.answer_scores.values()), float(bool(outcome.answer_correct)))
+    scores = [next(iter(o.answer_scores.values()), float(bool(o.answer_correct))) for o in judged]
+    return None if all(o.without_reference for o in judged) else mean(scores)

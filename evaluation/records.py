@@ -28,8 +28,7 @@ class SectionRecord:
     score: float | None = None
 
 
-def _of_list(section: Any) -> Any:
-    return SectionRecord(*section) if isinstance(section, list) else section
+_OF_LIST = BeforeValidator(lambda section: SectionRecord(*section) if isinstance(section, list) else section)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class CandidateRecord:
     sim_m: float | None = None
     score: float | None = None
     lead: int | None = None
-    sections: Sequence[Annotated[SectionRecord, BeforeValidator(_of_list), PlainSerializer(astuple)]] = ()
+    sections: Sequence[Annotated[SectionRecord, _OF_LIST, PlainSerializer(astuple)]] = ()
     sim_w: float | None = None
 
 

@@ -125,7 +125,7 @@ def evaluate(
             lambda _, row: row["failed"] is not None,
         )
     if not written and "generator's server" in depends_on:
-        what = "its server may have other weights under the same name; --overwrite asks again"
+        what = "its server may have other weights under the same name; another --out asks it"
         logger.warning("%s: all questions were answered before and none is asked again; %s", out, what)
     noted = out / "metrics.json"
     known = read_object(noted) if noted.is_file() and not written else None

@@ -73,7 +73,8 @@ def encode_tokens(tokens: Tensor, codec: TokenCodec) -> EncodedTokens:
 def unpack_tokens(stored: EncodedTokens, codec: TokenCodec) -> EncodedTokens:
     """Returns stored tokens as MaxSim reads them: float16 values, or int8 values [R, M, H] with scales [R, M]."""
     if codec.kind == "int4":
-        return EncodedTokens(_unpack_halves(stored.values), stored.scales)
+        halves = torch.stack([stored.values >> 4, stored.values & 15], dim=-1)
+        return EncodedTokens(halves.flatten(-2).view(torch.int8) - 8, stored.scales)
     if codec.kind == "bit1":
         signs = _unpack_bits(stored.values)
         scale = signs.shape[-1] ** -0.5  # a token has length 1
@@ -121,10 +122,6 @@ def _pack_bits(bits: Tensor) -> Tensor:
     weights = 1 << torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
     packed: Tensor = (bits.unflatten(-1, (-1, 8)) * weights).sum(dim=-1, dtype=torch.uint8)
     return packed
-
-
-def _unpack_halves(packed: Tensor) -> Tensor:
-    return torch.stack([packed >> 4, packed & 15], dim=-1).flatten(-2).view(torch.int8) - 8
 
 
 def _unpack_bits(packed: Tensor) -> Tensor:

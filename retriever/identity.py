@@ -162,7 +162,7 @@ def _compared(
 def _said(path: Path, key: str, before: Any, now: Any, items: Items | None) -> str:
     """Says how an input differs."""
     if items is None:
-        return ", ".join(_differences(key, before, now))
+        return ", ".join(differences(key, before, now))
     try:
         with np.load(_beside(path), allow_pickle=False) as arrays:
             said = items.changes(arrays[f"{key}.names"], arrays[f"{key}.contents"])
@@ -171,17 +171,12 @@ def _said(path: Path, key: str, before: Any, now: Any, items: Items | None) -> s
         return f"{key}: others"
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Says of two notes of inputs how they differ; of collections, only that they do."""
-    keys = [key for key in {**now, **before} if before.get(key) != now.get(key)]
-    return [said for key in keys for said in _differences(key, before.get(key), now.get(key))]
-
-
-def _differences(key: str, before: Any, now: Any) -> Iterator[str]:
+def differences(key: str, before: Any, now: Any) -> Iterator[str]:
+    """Says how inputs that are JSON differ; of collections, only that they do."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in before | now:
             if before.get(name) != now.get(name):
-                yield from _differences(f"{key}.{name}", before.get(name), now.get(name))
+                yield from differences(f"{key}.{name}".lstrip("."), before.get(name), now.get(name))
     else:
         yield difference(key, before, now)
 

@@ -87,11 +87,12 @@ class MixedRetrieval:
         if query.options.entity is not None:
             return replace(query, image=NO_IMAGE, more=(), before=())
         question, about = query.question, bool(query.image.width)
-        follows = _refers(question) or _ALSO.match(question) is not None or _thing(question) is not None
+        thing = _thing(question)
+        follows = _refers(question) or _ALSO.match(question) is not None or thing is not None
         alone = replace(query, before=())
         if not query.before or (about and _shows(question)) or not (about or follows):
             return alone
-        earlier = query.before[about:] if follows and not _has_name(_thing(question)) else ()
+        earlier = query.before[about:] if follows and (thing is None or thing.islower()) else ()
         for text, candidates in self._search(query, [question, *reversed(earlier)]):
             by_name = about or text is question or _refers(text)
             if fits(_head(text), candidates) >= SURE and (candidates[0].sim_w or not by_name):
@@ -147,10 +148,6 @@ def _head(question: str) -> str:
         return question
     pointer = _POINTER.search(question)
     return question[: pointer.start()] if pointer else ""
-
-
-def _has_name(thing: str | None) -> bool:
-    return thing is not None and not thing.islower()
 
 
 def _thing(question: str) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from retriever.asking import EntityIndex
 from retriever.crops import Propose
@@ -64,7 +65,8 @@ class EntitySearch:
         vectors = self.encoder.encode_images([query.image for query in queries])
         encoder = self.encoder
         appended = encoder.appended if self.second_network and isinstance(encoder, JoinedEncoder) else 0
-        both = torch.cat([vectors, _last(vectors, appended)]) if appended else vectors
+        others = vectors.shape[1] - appended
+        both = torch.cat([vectors, functional.pad(vectors[:, others:], (others, 0))]) if appended else vectors
 
         def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
             needed = max((k + len(rows) for k, rows in zip(wanted, excluded, strict=True)), default=1)
@@ -101,11 +103,6 @@ def _search(index: EntityIndex, vectors: Tensor, k: int, filters: Sequence[Filte
         own = [number for number, other in enumerate(filters) if other == filter]
         scores[own], rows[own] = index.search(vectors[own], k, filter)
     return scores, rows
-
-
-def _last(vectors: Tensor, values: int) -> Tensor:
-    """Returns vectors with zeros in all but their last values."""
-    return torch.cat([torch.zeros_like(vectors[:, :-values]), vectors[:, -values:]], dim=1)
 
 
 def part_scores(encode: EncodeParts, index: EntityIndex) -> Propose:

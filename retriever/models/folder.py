@@ -119,9 +119,8 @@ def same_weights(folder: Path, other: Path) -> bool:
 
 def _decisive(folder: Path) -> list[Path]:
     """Returns the files that a fingerprint covers, and the training record; of a tokenizer, those that are read."""
-    patterns = ["*.safetensors", "*.json", "*.jinja"]
-    if not (folder / "tokenizer.json").is_file():
-        patterns += ["vocab.txt", "merges.txt", "*.model"]
+    words = () if (folder / "tokenizer.json").is_file() else ("vocab.txt", "merges.txt", "*.model")
+    patterns = ("*.safetensors", "*.json", "*.jinja", *words)
     return sorted(path for pattern in patterns for path in folder.glob(pattern))
 
 

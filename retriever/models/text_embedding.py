@@ -91,7 +91,8 @@ class TextEmbedding:
 
         settings = read_settings(folder)
         asked = read_object(folder / _ASKS) if (folder / _ASKS).is_file() else {}
-        if (compared := asked.get("similarity_fn_name") or "cosine") != "cosine" and not _is_normalized(folder):
+        compared = asked.get("similarity_fn_name") or "cosine"
+        if compared != "cosine" and "Normalize" not in (folder / MODULES).read_text(encoding="utf-8"):
             logger.warning("%s: similarity_fn_name is %r, but vectors are compared by cosine", folder / _ASKS, compared)
         model = load_pretrained(AutoModel, folder, dtype)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -145,10 +146,6 @@ class TextEmbedding:
             return hidden[:, 0]
         weights = mask[..., None].float()
         return (hidden.float() * weights).sum(1) / weights.sum(1)
-
-
-def _is_normalized(folder: Path) -> bool:
-    return "Normalize" in (folder / MODULES).read_text(encoding="utf-8")
 
 
 def embedding_fingerprint(folder: Path, max_tokens: int) -> str:

@@ -31,8 +31,7 @@ class StoredTensor(NamedTuple):
 def weight_files(folder: Path) -> list[Path]:
     """Returns the safetensors files of a model folder: `model.safetensors`, else those of its index, else all.
 
-    A file itself is all there is. As in transformers, an index beside `model.safetensors` says nothing: it is left from
-    weights that were saved there before.
+    A file itself is all there is. An index beside `model.safetensors` is left from earlier weights, as in transformers.
 
     Raises:
         ValueError: There are none, or one that the index names is missing.

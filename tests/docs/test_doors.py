@@ -13,9 +13,9 @@ from tests.paths import ROOT
 
 DOORS = {
     "serving/app.py": 6_150,
-    "training/reranker/train.py": 11_530,
-    "evaluation/run.py": 4_500,
-    "indexes/builder/build.py": 9_815,
+    "training/reranker/train.py": 11_522,
+    "evaluation/run.py": 4_499,
+    "indexes/builder/build.py": 9_809,
     "omgm/api.py": 11_345,
 }
 """The most lines that a file may pull in, itself included. A bar only goes down.

@@ -159,7 +159,7 @@ def plain(result: Any, index: Any) -> Any:
 
     def rounded(one: Any) -> Any:
         scores = {
-            name: value and round(value, 5) for name in ("sim_c", "sim_p", "score") for value in [getattr(one, name)]
+            name: value and round(value, 4) for name in ("sim_c", "sim_p", "score") for value in [getattr(one, name)]
         }
         return replace(one, row=index.entity(one.row).id, **scores)
 
