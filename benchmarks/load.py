@@ -8,11 +8,12 @@ decoding, retrieval, reading. First, capacities, with enough callers to fill two
 at a time are measured in turns, so that other load on the machine affects all alike. Then the service, and at twice its
 capacity the plain server, get open-loop load with Poisson arrivals (`open_loop.py`) at multiples of the capacity.
 
-Every image counts as new: the cache is off, and the images and questions of the file are combined until all pairs have
-been asked. `--client-core` leaves one core to the client and the others to the servers. With two cores, the models use
-both; the client then shares them, and a capacity includes its cost. `client_cpu`, `server_cpu` and `foreign_cpu` are
-the numbers of cores that the client, the server and all other processes used during a load. The capacity is measured
-again at the end: if it has changed much, the machine was not quiet and the figures are not comparable.
+Every image is a new one, by a number behind its last byte, which no cache has seen; the images and questions of the
+file are combined until all pairs have been asked. `--client-core` leaves one core to the client and the others to the
+servers. With two cores, the models use both; the client then shares them, and a capacity includes its cost.
+`client_cpu`, `server_cpu` and `foreign_cpu` are the numbers of cores that the client, the server and all other
+processes used during a load. The capacity is measured again at the end: if it has changed much, the machine was not
+quiet and the figures are not comparable.
 """
 
 from __future__ import annotations
@@ -66,12 +67,14 @@ class Requests:
             raise ValueError(f"{args.query_images}: contains none of the questions' images")
         files = {path: path.read_bytes() for path, _ in rows}
         self.images, self.questions = [files[path] for path, _ in rows], [question for _, question in rows]
+        self._sent = count()
 
     def __call__(self, start: int = 0, path: str = "/answer") -> Iterator[bytes]:
-        """Yields requests without end, the same ones for the same `start`."""
+        """Yields requests without end, the same ones for the same `start` but for the numbers of their images."""
         rows = len(self.images)
         for number in count(start):
-            yield request_bytes(self.images[number % rows], self.questions[(number + number // rows) % rows], path)
+            image = self.images[number % rows] + next(self._sent).to_bytes(8, "big")
+            yield request_bytes(image, self.questions[(number + number // rows) % rows], path)
 
 
 def compare(args: argparse.Namespace, servers: dict[str, Address], requests: Requests) -> dict[str, Any]:
@@ -161,14 +164,13 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     # Set in the environment of all processes: OpenMP reads it only once, when PyTorch is imported.
     limit_threads(load_profile(args.profile, args.overrides).serving.model_threads)
     requests, cores = Requests(args), os.sched_getaffinity(0)
-    settings = ["serving.cache_mib=0", *args.overrides]  # there are only a few images, and each must count as a new one
     given = [part for value in args.overrides for part in ("--set", value)]
     plain = (sys.executable, "-m", "benchmarks.plain_server", "--profile", args.profile, *given)
     if args.client_core is not None:
         os.sched_setaffinity(0, cores - {args.client_core})
     with ExitStack() as stack:
-        running = stack.enter_context(service(args.profile, args.index, settings, args.workers))
-        alone = [*settings, "serving.max_batch=1", "serving.max_wait_s=60"]
+        running = stack.enter_context(service(args.profile, args.index, args.overrides, args.workers))
+        alone = [*args.overrides, "serving.max_batch=1", "serving.max_wait_s=60"]
         _, unbatched = stack.enter_context(service(args.profile, args.index, alone, args.workers))
         compared_with = stack.enter_context(server(*plain, "--index", str(args.index)))
         if args.client_core is not None:

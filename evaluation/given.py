@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from evaluation.datasets import Question
 from indexes.ids import meant
@@ -41,11 +44,12 @@ class GivenCandidates:
         for entity, score in self.rankings.get(question_id, ()):
             if (row := self.index.row_of(meant(entity, self.has))) is not None:
                 rows.setdefault(row, score)
-        ranked = list(rows.items())[: self.k]
-        return [
-            Candidate(row, sim_c, score=1 / rank if sim_c is None else sim_c)
-            for rank, (row, sim_c) in enumerate(ranked, start=1)
-        ]
+        candidates, last = list[Candidate](), math.inf
+        for rank, (row, sim_c) in enumerate(list(rows.items())[: self.k], start=1):
+            if sim_c is not None:  # of equal scores, as rounded ones are, the first comes first in metrics, too
+                sim_c = last = min(sim_c, float(np.nextafter(np.float32(last), np.float32(-math.inf))))
+            candidates.append(Candidate(row, sim_c, score=1 / rank if sim_c is None else sim_c))
+        return candidates
 
 
 def gold_candidates(questions: Sequence[Question]) -> Rankings:

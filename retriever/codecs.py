@@ -76,7 +76,8 @@ def unpack_tokens(stored: EncodedTokens, codec: TokenCodec) -> EncodedTokens:
         halves = torch.stack([stored.values >> 4, stored.values & 15], dim=-1)
         return EncodedTokens(halves.flatten(-2).view(torch.int8) - 8, stored.scales)
     if codec.kind == "bit1":
-        signs = _unpack_bits(stored.values)
+        table = byte_signs(stored.values.device).view(torch.int64).flatten()
+        signs = table[stored.values.int()].view(torch.int8)  # four times as fast as bit arithmetic
         scale = signs.shape[-1] ** -0.5  # a token has length 1
         return EncodedTokens(signs, torch.full(signs.shape[:2], scale, dtype=torch.float16, device=signs.device))
     return stored
@@ -122,11 +123,6 @@ def _pack_bits(bits: Tensor) -> Tensor:
     weights = 1 << torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
     packed: Tensor = (bits.unflatten(-1, (-1, 8)) * weights).sum(dim=-1, dtype=torch.uint8)
     return packed
-
-
-def _unpack_bits(packed: Tensor) -> Tensor:
-    """Returns 1 for a set bit and -1 otherwise, int8 [..., 8 W], by lookup: four times as fast as bit arithmetic."""
-    return byte_signs(packed.device).view(torch.int64).flatten()[packed.int()].view(torch.int8)
 
 
 @cache

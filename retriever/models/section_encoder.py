@@ -171,7 +171,13 @@ def base_of(folder: Path) -> str:
         raise ValueError(
             f"{folder}: has no config.json; name a folder that `omgm train-encoder --sections` wrote, or a base model"
         )
-    return find_base(str(read_object(path).get("base_model"))).name
+    base = read_object(path).get("base_model")
+    if base is None:
+        raise ValueError(
+            f"{path}: names no base_model, as folders that `omgm train-encoder --sections` wrote do; one of "
+            "sentence-transformers has a modules.json (SentenceTransformer.save_pretrained), and is not trained here"
+        )
+    return find_base(str(base)).name
 
 
 def weights_fingerprint(base: str) -> str:

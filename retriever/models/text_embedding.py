@@ -97,7 +97,7 @@ class TextEmbedding:
         model = load_pretrained(AutoModel, folder, dtype)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         check_words(folder, tokenizer, model.config.vocab_size)
-        return cls(model.to(device), tokenizer, settings, folder_fingerprint(folder), max_tokens)
+        return cls(model.to(device), tokenizer, settings, folder_fingerprint(folder), _longest(folder, max_tokens))
 
     def encode_questions(self, questions: Sequence[str]) -> FloatArray:
         """Encodes to L2-normalized vectors, float32 [N, dimension]; long questions are cut."""
@@ -150,7 +150,14 @@ class TextEmbedding:
 
 def embedding_fingerprint(folder: Path, max_tokens: int) -> str:
     """Returns the fingerprint of what `TextEmbedding.load` loads, without loading it; raises as it does."""
-    return _fingerprint(folder_fingerprint(folder), read_settings(folder), max_tokens)
+    return _fingerprint(folder_fingerprint(folder), read_settings(folder), _longest(folder, max_tokens))
+
+
+def _longest(folder: Path, max_tokens: int) -> int:
+    """Returns `max_tokens`, or the longest text in tokens that the folder was trained with, if that is less."""
+    path = folder / "sentence_bert_config.json"
+    trained = read_object(path).get("max_seq_length") if path.is_file() else None
+    return min(max_tokens, trained or max_tokens)
 
 
 def _fingerprint(weights: str, settings: EmbeddingSettings, max_tokens: int) -> str:

@@ -65,8 +65,11 @@ def test_every_image_comes_with_its_question_and_then_with_the_others(tmp_path: 
     options = ["--dataset", "plain", "--queries", str(tmp_path / "q.jsonl"), "--query-images", str(tmp_path)]
     requests = Requests(parser.parse_args(options))
     pairs = [("red", "red"), ("blue", "blue"), ("red", "blue"), ("blue", "red"), ("red", "red")]
-    expected = [request_bytes(image.encode(), f"Which {name}?") for image, name in pairs]
-    assert list(islice(requests(), 5)) == expected and list(islice(requests(3), 2)) == expected[3:]
+    expected = [  # each with another number, so that all are new
+        request_bytes(image.encode() + number.to_bytes(8, "big"), f"Which {name}?")
+        for number, (image, name) in enumerate([*pairs, *pairs[3:]])
+    ]
+    assert [*islice(requests(), 5), *islice(requests(3), 2)] == expected
     assert next(requests(0, "/retrieve")).startswith(b"POST /retrieve HTTP/1.1\r\n")
 
 

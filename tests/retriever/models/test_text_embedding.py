@@ -129,3 +129,16 @@ def test_a_model_for_another_similarity_is_told(
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"similarity_fn_name": asked}))
     TextEmbedding.load(folder)
     assert ("similarity_fn_name is 'dot', but vectors are compared by cosine" in caplog.text) == told
+
+
+def test_no_text_is_longer_than_in_training(folder: Path, tmp_path: Path) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    write_qwen3_embedding(tmp_path)
+    (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 20}')
+    text = "red flag blue " * 12
+    theirs, ours = library.SentenceTransformer(str(tmp_path), device="cpu"), TextEmbedding.load(tmp_path)
+    np.testing.assert_allclose(ours.encode_questions([text]), theirs.encode_query([text]), atol=1e-5)
+    [windows] = ours.encode_passages([text])
+    assert len(windows) > 1  # what is cut there is in others
+    assert ours.fingerprint == embedding_fingerprint(tmp_path, 1024) == embedding_fingerprint(tmp_path, 20)
+    assert ours.fingerprint != embedding_fingerprint(tmp_path, 19)
