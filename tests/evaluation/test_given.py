@@ -39,5 +39,5 @@ def test_of_equal_scores_the_first_comes_first(scores: list[float]) -> None:
     [candidates] = step.start([Query(Image.new("RGB", (8, 8)), "?", "a")])([[]])
     ranking = [(index.entity(one.row).id, one.score) for one in candidates]
     assert [rank_of({entity}, ranking) for entity in order] == [1, 2, 3]
-    single = np.float32([one.score for one in candidates])
+    single = np.array([one.score for one in candidates], np.float32)
     assert (np.diff(single) < 0).all() and np.allclose(single, scores, rtol=1e-6, atol=1e-6)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -62,6 +64,19 @@ def test_findings_are_counted(tmp_path: Path) -> None:
         "unrelated": None,
         "coverage": None,
     }
+
+
+@pytest.mark.parametrize("left", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+def test_half_downloaded_images_are_unreadable(tmp_path: Path, format: str, left: float) -> None:
+    whole = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 255, (90, 120, 3), np.uint8)
+    Image.fromarray(noise).save(whole, format)
+    cut = whole.getvalue()[: int(left * len(whole.getvalue()))]
+    (tmp_path / "123.jpg").write_bytes(cut)
+    result = report(examine(read("evqa", write_csv(tmp_path / "val.csv", EVQA)), tmp_path))
+    assert result["images"] == {"unreadable": 1} and not result["usable"]
+    assert str(tmp_path / "123.jpg") in result["first_errors"][0]
 
 
 def test_bad_rows_are_listed_and_the_others_counted(tmp_path: Path) -> None:
