@@ -98,7 +98,7 @@ def open_retriever(
         reranker: Step 3's model.
         live: Whether to follow changes that are not yet compacted, including future ones by other processes; otherwise
             an index with such changes is refused.
-        verify: Whether to verify all files of an index that is not `live`: figures are to be those of one build.
+        verify: Whether to verify all files of an index that is not in parts: figures are to be those of one build.
         index: The index, if it is already open with `encoder` and `fusion`.
         cache: Where the profile's models cache what they compute from images; by default, 16 MiB.
 
@@ -108,13 +108,16 @@ def open_retriever(
     warn_of_pair(profile)
     cache = cache or ImageCache(1 << 24)  # what is not surely recognized is looked at again
     front = kind_of("omgm.indexes", "parts")(folder) if in_parts(folder) else None
-    folder, follow = (folder, FollowingIndex.open) if front is None else (front.folder, front.open)
+    if front is None:
+        open_index = partial(FollowingIndex.open if live else Index.open, verify=verify)
+    else:
+        folder, open_index = front.folder, front.open
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     reranker = reranker or _build_reranker(profile, folder)
     columns: dict[str, ColumnModel] = {"sections": reranker.encoder} if isinstance(reranker, VectorReranker) else {}
     columns |= _image_columns(profile, folder)
     options = index_options(profile, encoder, fusion, columns)
-    opened = index or (follow if live or front else partial(Index.open, verify=verify))(folder, **options)
+    opened = index or open_index(folder, **options)
     check_candidates(opened, profile.search.candidates)
     _warn_of_borders(profile, folder, opened)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)

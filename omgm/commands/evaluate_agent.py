@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> None:
     from omgm.api import OMGM
     from omgm.identity import reported, used
     from omgm.kinds.chat import build_planner
-    from omgm.parts import build_encoder, model_folder
+    from omgm.opening import open_retriever
+    from omgm.parts import build_encoder, build_generator, model_folder
     from omgm.regions import build_proposer, can_propose
     from retriever.identity import files_as_items
     from retriever.models.folder import folder_fingerprint
@@ -90,7 +91,8 @@ def run(args: argparse.Namespace) -> None:
     conduct = Conduct(mode, wordings, not args.tolerant, args.own_image_search, regions)
     with ExitStack() as stack:
         encoder = build_encoder(profile)
-        omgm = stack.enter_context(OMGM.open(args.index, profile, encoder=encoder))
+        retriever = open_retriever(profile, args.index, encoder=encoder, live=True, verify=True)
+        omgm = stack.enter_context(OMGM(retriever, build_generator(profile)))
         planner = ChatPlanner(build_planner(profile))
         by_default = policy_kind(mode).needs_regions and not conduct.regions and can_propose(profile, encoder)
         proposes = settings.propose_regions or by_default

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
     from omgm.opening import open_retriever
     from retriever.files import write_json, write_whole
 
-    retriever = open_retriever(profile, args.index)
+    retriever = open_retriever(profile, args.index, verify=True)
     measured = measure_codecs(
         retriever, questions, images, codecs=args.codecs or CODECS, loss=args.loss, batch_size=args.batch_size
     )

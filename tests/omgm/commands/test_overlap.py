@@ -16,7 +16,7 @@ from indexes.image_copies import KnownImages
 from omgm.__main__ import main
 from retriever.files import read_object
 from retriever.wording import counted
-from tests.fakes.inputs import TRAINED, evaluate, generator, negatives, profile, reranker, sweep, write_inputs
+from tests.fakes.inputs import TRAINED, evaluate, generator, negatives, planner, profile, reranker, sweep, write_inputs
 from tests.fakes.rows import write_jsonl
 from tests.fakes.training_world import COLORS
 from training.questions import is_held_out
@@ -232,8 +232,9 @@ def test_a_large_file_of_another_index_is_found_before_anything_is_measured(
     content = bytearray((mixed / "tokens.npy").read_bytes())
     content[-1] ^= 1
     (mixed / "tokens.npy").write_bytes(content)
-    for name in ("evaluate", "sweep", "mine-negatives", "train-generator"):
-        make = {"evaluate": evaluate, "sweep": sweep, "mine-negatives": negatives, "train-generator": generator}[name]
-        command = [str(mixed) if word == str(world / "index") else word for word in make(world, tmp_path / name)]
-        assert main(command) == 2, name
-        assert "tokens.npy: content differs from its checksum" in capsys.readouterr().err, name
+    codecs = ["index", "tokens", *evaluate(world, tmp_path)[1:]]
+    codecs.remove("--no-answers")
+    agent = ["evaluate", *codecs[2:], "--mode", "mmsearch", *planner()]
+    for command in (*(make(world, tmp_path) for make in (evaluate, sweep, negatives, generator)), codecs, agent):
+        assert main([str(mixed) if word == str(world / "index") else word for word in command]) == 2, command
+        assert "tokens.npy: content differs from its checksum" in capsys.readouterr().err, command
