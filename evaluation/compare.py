@@ -27,6 +27,7 @@ MetricScores = dict[str, dict[QuestionKey, float]]
 HARMONIC = "infoseek, harmonic mean of the splits"
 _MADE_FROM = "run.json"
 _LATENCIES = ("retrieve_p50", "answer_p50")
+_DIFFERENCES = 12  # most that the table shows of each run
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,9 @@ def as_markdown(comparison: Mapping[str, Any]) -> str:
         lines.append("| " + " | ".join([*cells, *times, counts_line(run | shared) or "-"]) + " |")
     lines += ["", f"Warning: {comparison['warning']}."] if "warning" in comparison else []
     for run in (run for run in runs if run["differs"]):
-        lines += ["", f"{run['name']} differs from {runs[0]['name']}: {'; '.join(run['differs'])}."]
+        said = run["differs"][:_DIFFERENCES]
+        said += [f"{more} more (--json)"] if (more := len(run["differs"]) - len(said)) else []
+        lines += ["", f"{run['name']} differs from {runs[0]['name']}: {'; '.join(said)}."]
     lines += [
         "",
         f"Percent, with the {level} interval of a bootstrap over questions ({comparison['resamples']:,} resamples, "

@@ -83,6 +83,9 @@ def test_what_the_runs_were_made_from_is_listed(tmp_path: Path) -> None:
     differs = ["settings.search.k was 20 and is now 3", "sections.model: other content"]
     assert [sorted(run["differs"]) for run in found["runs"]] == [[], sorted(differs), []]
     assert "\nnarrow differs from wide: " in as_markdown(found) and "unknown differs" not in as_markdown(found)
+    (folders[1] / "run.json").write_text(json.dumps({f"setting {n}": n for n in range(17)}))
+    assert len(compare(folders)["runs"][1]["differs"]) == 20
+    assert "; 8 more (--json).\n" in as_markdown(compare(folders))
 
 
 def test_two_runs_by_hand(tmp_path: Path) -> None:
