@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from omgm.retriever_messages import read_queries, read_requests, write_results
 from retriever.image_cache import ImageCache
+from retriever.malloc import give_back_memory
 from retriever.types import EngineError
 from serving.lanes import batched
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from omgm.settings import Profile
 
 logger = logging.getLogger(__name__)
+
+_TRIM_S = 30
+"""Seconds after which memory that is free between what is in use goes back to the system; under load it would grow."""
 
 
 def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> None:
@@ -45,7 +50,7 @@ def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> 
     freeze_objects()
     with suppress(OSError):  # the server has ended
         connection.send_bytes(b"")
-    following = _received(connection)
+    following, trimmed = _received(connection), time.monotonic()
     for first in following:
         before = cache.counts.copy()
         try:
@@ -65,6 +70,9 @@ def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> 
             reply = json.dumps(failure | {"counts": _since(before, cache)}).encode()
         with suppress(OSError):  # the server has ended
             connection.send_bytes(reply)
+        if time.monotonic() > trimmed + _TRIM_S:
+            give_back_memory()
+            trimmed = time.monotonic()
 
 
 def _since(before: Counter[tuple[str, str]], cache: ImageCache) -> list[tuple[str, str, int]]:
