@@ -99,7 +99,8 @@ def _in_trec(path: Path) -> Iterator[tuple[str, RankedList]]:
                 ) from error
     for question_id, run in runs.items():
         ordered = len({rank for rank, _, _ in run}) == len(run)  # many systems write the same rank everywhere
-        run.sort(key=lambda row: row[0] if ordered else -row[1])
+        if ordered:  # otherwise the scores, which the file's order may contradict
+            run.sort(key=lambda row: row[0])
         yield question_id, RankedList([id for _, _, id in run], [score for _, score, _ in run], ordered=ordered)
 
 

@@ -241,3 +241,13 @@ def test_lists_of_questions_that_are_not_asked_are_told(
     assert list(read(tmp_path, rows)) == ["q0", "q1"]
     told = f"{unasked} of {2 + unasked} lists, such as that of 'q2', are for questions that are not asked"
     assert (told in caplog.text) == bool(unasked)
+
+
+def test_distances_without_ranks_are_told(tmp_path: Path) -> None:
+    rows = [(question, n) for question in ("q0", "q1") for n in range(4)]
+    lines = "".join(f"{question} Q0 e{n} 0 {n / 10} x\n" for question, n in rows)  # the nearest first
+    with pytest.raises(ValueError, match="the order contradicts the scores: first in the list is 'e0'"):
+        read(tmp_path, lines)
+    assert [id for id, _ in read(tmp_path, lines, order="distances")["q0"]] == ["e0", "e1", "e2", "e3"]
+    shuffled = "".join(f"q0 Q0 e{n} 0 {n / 10} x\n" for n in (2, 0, 3, 1))
+    assert [id for id, _ in read(tmp_path, shuffled)["q0"]] == ["e3", "e2", "e1", "e0"]
