@@ -33,7 +33,7 @@ class Components:
         deviations: A sentence on each deviation from the published protocol, see `evaluation.protocol.Protocol`.
         sections: Encodes sections for `reranker`, if it compares vectors.
         folder: The folder of the profile, if it has one, with a note of its images (`evaluation.image_overlap`).
-        used: Returns what else the results depend on, given the index, such as weights (`omgm.identity.used`).
+        used: Returns the weights and other content that results depend on, given the index (`omgm.identity.used`).
     """
 
     profile: str
