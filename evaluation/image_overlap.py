@@ -1,7 +1,7 @@
-"""Questions whose images are elsewhere, too: in the index, or among those that a profile was trained or tuned on.
+"""Questions that a profile was trained on, or whose images are elsewhere, too: in the index, a training or a sweep.
 
 Images are compared by content (`indexes.image_copies`), not by name. Builds with labeled images, trainings and sweeps
-note theirs in a file beside what they write.
+note theirs in a file beside what they write. Trainings on texts note their questions.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import numpy as np
 
 from evaluation.datasets import Question, find_query_image
 from evaluation.metrics import Outcome, figures_of, mean, percent
+from evaluation.own_answers import own_tokens
 from indexes.image_copies import KnownImages
 from indexes.store.article_store import ArticleStore
 from indexes.store.index import Index
+from retriever.files import read_object, write_json
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -27,21 +29,24 @@ logger = logging.getLogger(__name__)
 NOTE = "images.npz"
 """The file that notes images: beside an index its labeled ones, beside a profile those that it was trained or tuned on,
 in a run those of its questions. It is no part of the index, so that equal builds elsewhere are equal."""
+_QUESTIONS = "questions.json"
+"""The file beside a profile with the questions of trainings on texts, by the ids of their entities."""
 PLACES = {
     "labeled": "labeled images of the index",
     "profile": "images that the profile was trained or tuned on",
+    "question": "questions that the profile was trained on",
     "main": "main images of their entities",
 }
-"""Where the image of a question can be, too, and the words for it; of several places, the first one counts."""
+"""Where a question or its image can be, too, and the words for it; of several places, the first one counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageOverlap:
-    """Where else the images of questions are.
+    """Where else questions and their images are.
 
     Attributes:
         images: The image of each question, by the question's id.
-        places: One place for each question whose image is elsewhere, by the question's id.
+        places: One place for each question that is elsewhere, or whose image is, by the question's id.
         repeated: How many questions are about the same image as an earlier one, in the same words.
     """
 
@@ -51,30 +56,36 @@ class ImageOverlap:
 
     @classmethod
     def of(
-        cls, questions: Sequence[Question], images: KnownImages, index: Index, folder: Path, profile: Path | None = None
+        cls,
+        questions: Sequence[Question],
+        images: KnownImages,
+        index: Index,
+        folder: Path,
+        trained: Sequence[Path] = (),
     ) -> Self:
-        """Compares the images of questions with those of an index, and with those that a profile was made from.
+        """Compares questions and their images with an index, and with what a profile was trained or tuned on.
 
         Args:
             questions: The questions.
             images: Their images, by the question's id (`images_of`).
             index: The index.
             folder: The index's folder.
-            profile: The folder of the profile, if it has one.
+            trained: The folders that note what the profile was trained or tuned on.
         """
         places = dict.fromkeys(_with_main_image(questions, images, index), "main")
+        asked = {pair for noted in trained for pair in _noted_questions(noted)}
+        places |= {question.id: "question" for question in questions if asked & _pairs_of(question)}
         labeled = index.manifest.inputs.labeled != "none"
-        for place, noted in (("profile", profile), ("labeled", folder if labeled else None)):
-            if noted is not None:
-                places |= dict.fromkeys(images.copies_in(KnownImages.load(noted / NOTE)), place)
+        for place, noted in [*(("profile", noted) for noted in trained), *([("labeled", folder)] if labeled else [])]:
+            places |= dict.fromkeys(images.copies_in(KnownImages.load(noted / NOTE)), place)
         if labeled and not (folder / NOTE).is_file():
             what = "whether they are those of the questions is unknown until it is built again"
             logger.warning(
                 "%s: the index has labeled images, but no note of their content (%s): %s", folder, NOTE, what
             )
         pixels = {id: row.tobytes() for id, row in zip(images.ids, images.signatures, strict=True)}
-        asked = [(pixels[one.id], one.question) for one in questions if one.id in pixels]
-        return cls(images, places, len(asked) - len(set(asked)))
+        shown = [(pixels[one.id], one.question) for one in questions if one.id in pixels]
+        return cls(images, places, len(shown) - len(set(shown)))
 
     def __call__(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """Returns the entries for `metrics.json`: which questions, their share, and the figures of all others."""
@@ -101,12 +112,23 @@ def read_images(ids: Iterable[str], folder: Path) -> KnownImages:
     return KnownImages.of({id: find_query_image(folder, id) for id in dict.fromkeys(ids)})
 
 
-def note_images(folder: Path, images: KnownImages, profile: Path | None = None) -> None:
-    """Notes images beside an index, a run or a profile; with `profile`, also those that the profile there notes.
+def note_images(
+    folder: Path, images: KnownImages, trained: Sequence[Path] = (), questions: Sequence[Question] = ()
+) -> None:
+    """Notes images beside an index, a run or a profile, and the questions of a training on texts.
 
-    Images of several data sets may have the same id. If there are no images, an earlier note goes.
+    What the folders in `trained` note is noted, too. Images of several data sets may have the same id. If there is
+    nothing to note, an earlier note goes.
     """
-    noted = [images, KnownImages.load(profile / NOTE)] if profile else [images]
+    asked = [*map(_pairs_of, questions), *map(_noted_questions, trained)]
+    texts = defaultdict[str, list[str]](list)
+    for entity, words in sorted({pair for pairs in asked for pair in pairs}):
+        texts[entity].append(words)
+    if texts:
+        write_json(folder / _QUESTIONS, texts)
+    else:
+        (folder / _QUESTIONS).unlink(missing_ok=True)
+    noted = [images, *(KnownImages.load(one / NOTE) for one in trained)]
     pairs = dict.fromkeys((id, row.tobytes()) for one in noted for id, row in zip(one.ids, one.signatures, strict=True))
     if pairs:
         signatures = np.frombuffer(b"".join(row for _, row in pairs), np.uint8).reshape(len(pairs), -1)
@@ -115,8 +137,18 @@ def note_images(folder: Path, images: KnownImages, profile: Path | None = None) 
         (folder / NOTE).unlink(missing_ok=True)
 
 
+def _pairs_of(question: Question) -> set[tuple[str, str]]:
+    words = " ".join(own_tokens(question.question))
+    return {(entity, words) for entity in question.entity_ids}
+
+
+def _noted_questions(folder: Path) -> set[tuple[str, str]]:
+    texts = read_object(folder / _QUESTIONS) if (folder / _QUESTIONS).is_file() else {}
+    return {(entity, words) for entity, asked in texts.items() for words in asked}
+
+
 def overlap_text(metrics: Mapping[str, Any]) -> list[str]:
-    """Returns which share of a run's questions has an image that is elsewhere, too, as lines of text, if any has."""
+    """Returns which share of a run's questions is elsewhere, too, or has its image there, as lines, if any."""
     overlap = metrics.get("overlap") or {}
     if not overlap.get("questions"):
         return []
@@ -124,7 +156,7 @@ def overlap_text(metrics: Mapping[str, Any]) -> list[str]:
     where = ", ".join(f"{count:,} among {PLACES[place]}" for place, count in counts.most_common())
     figures = ", ".join(f"{name.replace('_', ' ')} {percent(others[name])}" for name in _SHOWN if name in others)
     rest = f"the other {counted(others['n'], 'question')}: {figures}" if others["n"] else "no other questions"
-    return [f"overlap known images {percent(overlap['share'])} ({where}); {rest}"]
+    return [f"overlap known {percent(overlap['share'])} ({where}); {rest}"]
 
 
 _SHOWN = ("step1_recall@1", "step2_recall@1", "section_recall@1", "accuracy")

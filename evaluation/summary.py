@@ -54,7 +54,7 @@ COUNTS = {
     "n_without_entity": "that name no entity, and do not count in Recall@K",
     "n_without_reference": "without a reference",
     "n_unanswered": "unanswered",
-    "n_overlap": "with an image that the index or the profile's training has, too",
+    "n_overlap": "that the index or the profile's training knows, by image or words",
     "n_repeated": "about the same image as an earlier one, in the same words",
     "n_nearly": "wrong only by more or fewer words than a reference, such as a unit",
     "n_cut": "cut at the maximum length",

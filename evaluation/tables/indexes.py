@@ -32,7 +32,7 @@ class Components:
         bem: E-VQA's judge.
         deviations: A sentence on each deviation from the published protocol, see `evaluation.protocol.Protocol`.
         sections: Encodes sections for `reranker`, if it compares vectors.
-        folder: The folder of the profile, if it has one, with a note of its images (`evaluation.image_overlap`).
+        trained: The folders that note what the profile was trained or tuned on (`evaluation.image_overlap`).
         used: Returns the weights and other content that results depend on, given the index (`omgm.identity.used`).
     """
 
@@ -54,7 +54,7 @@ class Components:
     bem: LearnedJudge | None = None
     deviations: Mapping[str, str] = field(default_factory=dict)
     sections: SectionEncoder | None = None
-    folder: Path | None = None
+    trained: Sequence[Path] = ()
     used: Callable[[Index], Mapping[str, Any]] = lambda _: {}
 
     @property

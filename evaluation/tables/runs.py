@@ -94,7 +94,7 @@ class TableRuns:
         asked, index = self.questions, self.main
         folder = asked.index or index.folder
         images = images_of(asked.questions, asked.query_images)
-        return ImageOverlap.of(asked.questions, images, index, folder, self.components.folder)
+        return ImageOverlap.of(asked.questions, images, index, folder, self.components.trained)
 
     @cached_property
     def _indexes(self) -> TableIndexes:

@@ -222,10 +222,16 @@ def seed_of(args: argparse.Namespace, profile: Profile) -> int:
     return int(args.seed)
 
 
-def profile_folder(args: argparse.Namespace) -> Path | None:
-    """Returns the folder of the profile, with a note of its images (`evaluation.image_overlap`); `None` for a name."""
-    path = Path(args.profile).expanduser()
-    return path.parent if path.is_file() else None
+def training_notes(args: argparse.Namespace, profile: Profile) -> list[Path]:
+    """Returns the folders that may note what a profile was trained or tuned on (`evaluation.image_overlap`).
+
+    They are the profile's and those beside its models, whichever way these were named.
+    """
+    from omgm.profile import is_folder
+
+    models = filter(is_folder, (profile.encoder.model, profile.fusion.model, profile.sections.model))
+    paths = [Path(args.profile), *map(Path, models)]
+    return sorted({path.resolve().parent for path in map(Path.expanduser, paths) if path.exists()})
 
 
 def load_questions(args: argparse.Namespace) -> list[Question]:

@@ -19,9 +19,9 @@ from omgm.commands.common import (
     existing,
     load_questions,
     print_json,
-    profile_folder,
     profile_of,
     query_images_of,
+    training_notes,
 )
 from omgm.commands.numbers import positive
 
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> None:
             settings["step1"] |= covered
         retriever.steps = [step1, *retriever.steps[1:]]
         retriever.recognition = None  # it is fitted to the scores of our step 1
-    overlap = ImageOverlap.of(questions, images_of(questions, images), index, args.index, profile_folder(args))
+    overlap = ImageOverlap.of(questions, images_of(questions, images), index, args.index, training_notes(args, profile))
     metrics = evaluate(
         retriever,
         None if args.no_answers else build_generator(profile),

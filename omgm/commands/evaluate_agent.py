@@ -14,11 +14,11 @@ from omgm.commands.agents import add_agent
 from omgm.commands.common import (
     describe,
     existing,
-    profile_folder,
     profile_of,
     query_images_of,
     question_names,
     report,
+    training_notes,
 )
 from omgm.commands.numbers import positive
 from search_agents.policies import policy_kind, policy_names
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> None:
         selected = partial(_selected, read, args.only_split, args.limit)
         known = KnownImages.of_several({task.question.id: task.images.found for task in selected(True)})
         questions = [task.question for task in selected(False)]
-        overlap = ImageOverlap.of(questions, known, omgm.index, args.index, profile_folder(args))
+        overlap = ImageOverlap.of(questions, known, omgm.index, args.index, training_notes(args, profile))
         evaluation = SearchRun(
             dataset=args.dataset,
             mode=mode,

@@ -11,9 +11,9 @@ from omgm.commands.common import (
     describe,
     existing,
     print_json,
-    profile_folder,
     profile_of,
     query_images_of,
+    training_notes,
 )
 from omgm.commands.evaluate import add_inputs, selected_questions
 from retriever.wording import counted
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> None:
             settings=profile.model_dump(mode="json"),
             index_info=describe(retriever.index),
             depends_on=used(profile, retriever.index, answers=False),
-            further=ImageOverlap.of(selected, known, retriever.index, args.index, profile_folder(args)),
+            further=ImageOverlap.of(selected, known, retriever.index, args.index, training_notes(args, profile)),
             overwrite=args.overwrite,
         )
         write_report(args.out / split, images)
@@ -118,7 +118,8 @@ def run(args: argparse.Namespace) -> None:
         chosen["search.words_weight"] = table["words"]
     pair = chosen | {"fusion.tuned_for": profile.fusion.score_mode}
     tuned = write_profile(args.out, args.profile, parse_overrides(args.overrides) | pair)
-    note_images(args.out, read_images((one.image_id for one in questions["tune"]), images), profile_folder(args))
+    seen = read_images((one.image_id for one in questions["tune"]), images)
+    note_images(args.out, seen, training_notes(args, profile))
     if args.json:
         print_json(table)
         return
@@ -193,7 +194,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     }
     args.out.mkdir(parents=True, exist_ok=True)
     written = write_profile(args.out, args.profile, parse_overrides(args.overrides) | found)
-    note_images(args.out, seen, profile_folder(args))
+    note_images(args.out, seen, training_notes(args, profile))
     if args.json:
         print_json({"recognition": found, "report": asdict(quality), "profile": str(written)})
         return

@@ -16,9 +16,9 @@ from omgm.commands.common import (
     knowledge_of,
     load_questions,
     print_json,
-    profile_folder,
     profile_of,
     query_images_of,
+    training_notes,
 )
 from omgm.commands.numbers import positive
 
@@ -122,7 +122,7 @@ def _components(args: argparse.Namespace, profile: Profile) -> Components:
         gpu_search=profile.search.gpu,
         bem=None if args.bem is None else load_bem(existing(args.bem, "--bem")),
         deviations=deviations(profile, args.dataset),
-        folder=profile_folder(args),
+        trained=training_notes(args, profile),
         used=lambda index: used(profile, index, answers=profile.generator.kind != "openai"),  # its server may be off
     )
 

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
         provenance=provenance_of(profile.encoder.model),
         overwrite=args.overwrite,
     )
-    print(f"trained; use it with --profile {write_trained(args, 'encoder.model', folder, images)}")
+    print(f"trained; use it with --profile {write_trained(args, 'encoder.model', folder, {}, images)}")
 
 
 _MAX_BAD = 0.05
@@ -97,11 +97,12 @@ def _train_sections(args: argparse.Namespace) -> None:
     from training.config import TrainingConfig
     from training.sections.train import train_sections
 
-    model = profile.sections.model
+    model, rows = profile.sections.model, load_rows(args)
+    questions = [row for row in rows if not isinstance(row, ValueError)]
     trained = train_sections(
         Path(model).expanduser() if is_folder(model) else model,
         training_index(args, profile, tokens=True),
-        load_rows(args),
+        rows,
         args.out,
         TrainingConfig(
             steps=args.steps, minutes=args.minutes, seed=seed_of(args, profile), device=placement(profile)[0]
@@ -112,6 +113,6 @@ def _train_sections(args: argparse.Namespace) -> None:
         overwrite=args.overwrite,
     )
     found = {} if trained.weight is None else {"sections.cosine_weight": trained.weight}
-    written = write_trained(args, "sections.model", trained.folder, {}, **found)
+    written = write_trained(args, "sections.model", trained.folder, found, {}, questions)
     print(*(f"{key} = {value:g} on held-out articles" for key, value in found.items()), sep="\n")
     print(f"trained; the index stays as it is; use it with --profile {written}")

@@ -19,9 +19,9 @@ from omgm.commands.common import (
     add_questions,
     finder,
     load_questions,
-    profile_folder,
     profile_of,
     query_images_of,
+    training_notes,
 )
 from omgm.commands.numbers import natural, positive
 from omgm.commands.training import (
@@ -250,6 +250,7 @@ def _write_profile(args: argparse.Namespace, profile: Profile, style: Style, tok
         "generator.tokenizer": tokenizer,
         "generator.style": style,
     }
-    asked = read_images((question.image_id for question in load_questions(args)), query_images_of(args))
-    note_images(args.out, asked, profile_folder(args))
+    questions = load_questions(args)
+    shown = read_images((question.image_id for question in questions), query_images_of(args))
+    note_images(args.out, shown, training_notes(args, profile), questions)
     return write_profile(args.out, args.profile, parse_overrides(args.overrides) | served)

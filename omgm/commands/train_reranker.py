@@ -130,6 +130,6 @@ def run(args: argparse.Namespace) -> None:
     weights = {"fusion.alpha": trained.alpha, "sections.beta": trained.beta}
     found = {key: value for key, value in weights.items() if value is not None}
     pair = {"fusion.tuned_for": profile.fusion.score_mode} if found else {}
-    written = write_trained(args, "fusion.model", trained.folder, images, **found, **pair)
+    written = write_trained(args, "fusion.model", trained.folder, {**found, **pair}, images)
     print(*(f"{key} = {value:g} on held-out images" for key, value in found.items()), sep="\n")
     print(f"trained; use it with --profile {written}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,14 @@ from omgm.commands.common import (
     add_seed,
     existing,
     images_of,
-    profile_folder,
+    profile_of,
     reading_of,
+    training_notes,
 )
 from omgm.commands.numbers import positive
 
 if TYPE_CHECKING:
+    from evaluation.datasets import Question
     from omgm.settings import Profile
     from training.record import Provenance
 
@@ -96,9 +98,14 @@ def articles_of(args: argparse.Namespace, profile: Profile) -> dict[str, Any]:
 
 
 def write_trained(
-    args: argparse.Namespace, key: str, model: Path, images: Mapping[str, Path | None], **defaults: object
+    args: argparse.Namespace,
+    key: str,
+    model: Path,
+    defaults: Mapping[str, object],
+    images: Mapping[str, Path | None],
+    questions: Sequence[Question] = (),
 ) -> Path:
-    """Writes the profile of a training, with `defaults`, overrides and the new model, and notes the training's images.
+    """Writes the profile of a training, with `defaults`, overrides and the new model, and notes what it was trained on.
 
     Returns the profile's path.
     """
@@ -107,9 +114,9 @@ def write_trained(
     from omgm.profile import parse_overrides
     from omgm.written_profile import write_profile
 
-    note_images(args.out, KnownImages.of(images), profile_folder(args))
+    note_images(args.out, KnownImages.of(images), training_notes(args, profile_of(args)), questions)
     return write_profile(
-        args.out, args.profile, defaults | parse_overrides(args.overrides) | {key: str(model.resolve())}
+        args.out, args.profile, {**defaults, **parse_overrides(args.overrides), key: str(model.resolve())}
     )
 
 

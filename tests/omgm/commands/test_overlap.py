@@ -82,12 +82,13 @@ def test_questions_about_copies_of_labeled_images_are_counted(
     assert len(labeled) == 2 * len(TRAINED) and set(overlap["questions"].values()) <= {"labeled", "main"}
     printed = capsys.readouterr().out
     assert (
-        f"known images {100 * count / (count + 1):.1f} ({2 * len(TRAINED)} among labeled images of the index" in printed
+        f"overlap known {100 * count / (count + 1):.1f} ({2 * len(TRAINED)} among labeled images of the index"
+        in printed
     )
     assert "the other 1 question: step1 recall@1" in printed
 
     assert main(["compare", str(tmp_path / "run"), str(tmp_path / "run"), "--resamples", "9"]) == 0
-    assert f"{count} with an image that the index or the profile's training has, too" in capsys.readouterr().out
+    assert f"{count} that the index or the profile's training knows, by image or words" in capsys.readouterr().out
 
 
 def test_what_the_labeled_images_show_is_unknown_without_a_note(
@@ -144,7 +145,7 @@ def test_a_training_holds_copies_out_together_and_notes_its_images(
     assert len(noted.ids) == 2 * count
 
     new = KnownImages(noted.ids[:1], noted.signatures[:1] ^ np.uint8(255))  # another image of the same id
-    note_images(tmp_path, new, tmp_path / "trained")
+    note_images(tmp_path, new, [tmp_path / "trained"])
     assert len(KnownImages.load(tmp_path / "images.npz").ids) == 2 * count + 1
     note_images(tmp_path, KnownImages([], noted.signatures[:0]))
     assert not (tmp_path / "images.npz").exists()

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 from pathlib import Path
 
 import pytest
 
+from evaluation.datasets import load
+from evaluation.image_overlap import ImageOverlap, images_of
+from indexes.store.index import Index
 from omgm.__main__ import main
+from omgm.commands.common import training_notes
 from omgm.parts import build_sections
 from omgm.profile import load_profile
 from retriever.base_models import find_base
@@ -59,6 +64,15 @@ def test_the_trained_profile_fits_the_index(tmp_path: Path, capsys: pytest.Captu
     assert json.loads((out / "sections" / "training.json").read_text())["base"] == NAME
     assert main([*command, "--seed", "1"]) == 2
     assert "seed was 0 and is now 1" in capsys.readouterr().err
+
+    (tmp_path / "asked.csv").write_text(
+        questions.read_text().replace("How large is it?", "how large  is it").replace("What for?", "What else?")
+    )
+    asked_later, opened = load("evqa", tmp_path / "asked.csv"), Index.open(index, columns={"sections": base})
+    for name, overrides in ((str(out / "profile.toml"), []), ("embedded", [f"sections.model={out / 'sections'}"])):
+        noted = training_notes(argparse.Namespace(profile=name), load_profile(name, overrides))
+        places = ImageOverlap.of(asked_later, images_of(asked_later, tmp_path), opened, index, noted).places
+        assert places == {question.id: "question" for question in asked_later[:2]}
 
 
 def test_a_profile_without_an_encoder_of_sections(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
