@@ -98,6 +98,8 @@ def local_folder(model: str, *, weights: bool = True, options: str = "") -> Path
     if cached is None:
         if others := _complete_revisions(wanted):
             advice = f"revision {others[0]} is, so name it {wanted.repo}@{others[0]}; or {advice}"
+        if Path(model).is_dir():
+            advice = f"if the folder here is meant, name it ./{model}; or {advice}"
         raise ValueError(f"{model}: not on this machine, or not all of it; {advice}")
     if weights and (missing := missing_weights(cached)):
         raise ValueError(f"{model}: {cached} lacks {', '.join(missing)}; {advice}")

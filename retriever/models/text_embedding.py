@@ -50,11 +50,13 @@ class EmbeddingSettings(NamedTuple):
         pooling: Whose vectors of a text's tokens count: the last one's, the first one's, or the mean of all.
         question: What precedes a question.
         passage: What precedes a passage.
+        lower: Whether texts are put in lower case before the tokenizer reads them.
     """
 
     pooling: Pooling
     question: str
     passage: str
+    lower: bool = False
 
 
 class TextEmbedding:
@@ -87,7 +89,8 @@ class TextEmbedding:
             ValueError: A file is missing, the weights do not match, or the model consists of parts other than a
                 transformer, a known pooling and a normalization.
         """
-        from transformers import AutoModel, AutoTokenizer  # only for profiles that name one
+        from tokenizers import normalizers  # only for profiles that name one
+        from transformers import AutoModel, AutoTokenizer
 
         settings = read_settings(folder)
         asked = read_object(folder / _ASKS) if (folder / _ASKS).is_file() else {}
@@ -97,6 +100,11 @@ class TextEmbedding:
         model = load_pretrained(AutoModel, folder, dtype)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         check_words(folder, tokenizer, model.config.vocab_size)
+        if settings.lower:
+            own = tokenizer.backend_tokenizer.normalizer
+            tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(
+                [normalizers.Lowercase(), *([own] if own else [])]
+            )
         return cls(model.to(device), tokenizer, settings, folder_fingerprint(folder), _longest(folder, max_tokens))
 
     def encode_questions(self, questions: Sequence[str]) -> FloatArray:
@@ -155,13 +163,18 @@ def embedding_fingerprint(folder: Path, max_tokens: int) -> str:
 
 def _longest(folder: Path, max_tokens: int) -> int:
     """Returns `max_tokens`, or the longest text in tokens that the folder was trained with, if that is less."""
+    return min(max_tokens, _texts(folder).get("max_seq_length") or max_tokens)
+
+
+def _texts(folder: Path) -> dict[str, Any]:
     path = folder / "sentence_bert_config.json"
-    trained = read_object(path).get("max_seq_length") if path.is_file() else None
-    return min(max_tokens, trained or max_tokens)
+    return read_object(path) if path.is_file() else {}
 
 
 def _fingerprint(weights: str, settings: EmbeddingSettings, max_tokens: int) -> str:
-    return hashlib.sha256(json.dumps([weights, *settings, max_tokens]).encode()).hexdigest()[:16]
+    # Models that keep the case have the fingerprint that they had before there was `lower`.
+    parts = [weights, *settings[:3], max_tokens, *(["lower"] if settings.lower else [])]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def read_settings(folder: Path) -> EmbeddingSettings:
@@ -190,4 +203,5 @@ def read_settings(folder: Path) -> EmbeddingSettings:
     path = folder / _ASKS
     prompts = dict(read_object(path).get("prompts") or {}) if path.is_file() else {}
     passage = next((prompts[name] for name in ("document", "passage", "corpus") if name in prompts), "")
-    return EmbeddingSettings(cast(Pooling, modes[0]), prompts.get("query", ""), passage)
+    lower = bool(_texts(folder).get("do_lower_case"))
+    return EmbeddingSettings(cast(Pooling, modes[0]), prompts.get("query", ""), passage, lower)

@@ -138,6 +138,15 @@ def test_what_is_not_here_says_how_to_get_it(hub: FakeHub) -> None:
     assert local_folder("org/clip") == folder
 
 
+def test_a_folder_of_the_same_name_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "org" / "folder").mkdir(parents=True)
+    with pytest.raises(
+        ValueError, match=r"; if the folder here is meant, name it \./org/folder; or run `omgm download`"
+    ):
+        local_folder("org/folder")
+
+
 def test_another_revision_that_is_here_is_named(hub: FakeHub) -> None:
     download(f"org/clip@{COMMIT}")
     expected = f"org/clip: not on this machine, or not all of it; revision {COMMIT} is, so name it org/clip@{COMMIT}"

@@ -142,3 +142,19 @@ def test_no_text_is_longer_than_in_training(folder: Path, tmp_path: Path) -> Non
     assert len(windows) > 1  # what is cut there is in others
     assert ours.fingerprint == embedding_fingerprint(tmp_path, 1024) == embedding_fingerprint(tmp_path, 20)
     assert ours.fingerprint != embedding_fingerprint(tmp_path, 19)
+
+
+def test_texts_in_lower_case_if_the_model_was_trained_so(folder: Path, tmp_path: Path) -> None:
+    write_qwen3_embedding(tmp_path)
+    text = "RED Flag Blue"
+    kept = TextEmbedding.load(tmp_path)
+    assert (kept.encode_questions([text]) != kept.encode_questions([text.lower()])).any()
+    (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    lowered = TextEmbedding.load(tmp_path)
+    np.testing.assert_array_equal(lowered.encode_questions([text]), lowered.encode_questions([text.lower()]))
+    [[upper], [lower]] = lowered.encode_passages([text, text.lower()])
+    np.testing.assert_array_equal(upper, lower)
+    assert lowered.fingerprint == embedding_fingerprint(tmp_path, 1024) != kept.fingerprint
+    library = pytest.importorskip("sentence_transformers")
+    theirs = library.SentenceTransformer(str(tmp_path), device="cpu")
+    np.testing.assert_allclose(lowered.encode_questions([text]), theirs.encode_query([text]), atol=1e-5)
