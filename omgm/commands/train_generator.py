@@ -168,10 +168,10 @@ def _base_folder(base: str) -> Path:
     try:
         return local_folder(base)
     except ValueError as error:
-        folder = f"; or name the folder here ./{base}" if Path(base).is_dir() else ""
+        here = f"; or name the folder here ./{base}" if Path(base).is_dir() else ""
         words = ["hf", "download", model.repo, *(("--revision", model.revision) if model.revision else ())]
         raise ValueError(
-            f"--base: {base} is not on this machine, or not all of it; run: {shlex.join(words)}{folder}"
+            f"--base: {base} is not on this machine, or not all of it; run: {shlex.join(words)}{here}"
         ) from error
 
 

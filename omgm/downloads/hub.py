@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -94,8 +93,7 @@ def local_folder(model: str, *, weights: bool = True, options: str = "") -> Path
         return folder
     wanted = hub_model(model, weights=weights)
     advice = f"run: omgm download {options}" if options else "run `omgm download` with a profile that names it"
-    cached = _snapshot(wanted)
-    if cached is None:
+    if (cached := _snapshot(wanted)) is None:
         if others := _complete_revisions(wanted):
             advice = f"revision {others[0]} is, so name it {wanted.repo}@{others[0]}; or {advice}"
         if Path(model).is_dir():
@@ -136,10 +134,8 @@ def _complete_revisions(model: HubModel) -> list[str]:
 
 def missing_weights(folder: Path) -> list[str]:
     """Returns the safetensors files that a model folder lacks: shards that its index lists, or all of them."""
-    missing = set()
-    for index in folder.glob("*.safetensors.index.json"):
-        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        missing |= {name for name in shards if not (folder / name).is_file()}
+    indexes = map(read_object, folder.glob("*.safetensors.index.json"))
+    missing = {name for index in indexes for name in index["weight_map"].values() if not (folder / name).is_file()}
     if not missing and not any(folder.glob("*.safetensors")):
         missing = {"*.safetensors"}
     return sorted(missing)
