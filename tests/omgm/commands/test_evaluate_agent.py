@@ -240,7 +240,7 @@ def test_an_agent_s_run_says_which_images_the_index_has(
     metrics = figures(tmp_path / "out")
     overlap = {"share": 0.5, "questions": {"known": "main"}, "others": {"n": 1, "accuracy": 0.0}}
     assert (metrics["n_overlap"], metrics["overlap"], metrics["answer"]["accuracy"]) == (1, overlap, 0.5)
-    said = "known images 50.0 (1 among main images of their entities); the other 1 question: accuracy 0.0"
+    said = "known 50.0 (1 among main images of their entities); the other 1 question: accuracy 0.0"
     assert said in capsys.readouterr().out
 
 
