@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 NOTE = "images.npz"
 """The file that notes images: beside an index its labeled ones, beside a profile those that it was trained or tuned on,
 in a run those of its questions. It is no part of the index, so that equal builds elsewhere are equal."""
-_QUESTIONS = "questions.json"
+_QUESTIONS = "trained-questions.json"
 """The file beside a profile with the questions of trainings on texts, by the ids of their entities."""
 PLACES = {
     "labeled": "labeled images of the index",
@@ -73,11 +73,13 @@ class ImageOverlap:
             trained: The folders that note what the profile was trained or tuned on.
         """
         places = dict.fromkeys(_with_main_image(questions, images, index), "main")
-        asked = {pair for noted in trained for pair in _noted_questions(noted)}
-        places |= {question.id: "question" for question in questions if asked & _pairs_of(question)}
+        if asked := {pair for noted in trained for pair in _noted_questions(noted)}:
+            places |= {question.id: "question" for question in questions if asked & _pairs_of(question)}
+        for noted in trained:
+            places |= dict.fromkeys(images.copies_in(KnownImages.load(noted / NOTE)), "profile")
         labeled = index.manifest.inputs.labeled != "none"
-        for place, noted in [*(("profile", noted) for noted in trained), *([("labeled", folder)] if labeled else [])]:
-            places |= dict.fromkeys(images.copies_in(KnownImages.load(noted / NOTE)), place)
+        if labeled:
+            places |= dict.fromkeys(images.copies_in(KnownImages.load(folder / NOTE)), "labeled")
         if labeled and not (folder / NOTE).is_file():
             what = "whether they are those of the questions is unknown until it is built again"
             logger.warning(
@@ -138,6 +140,7 @@ def note_images(
 
 
 def _pairs_of(question: Question) -> set[tuple[str, str]]:
+    """Returns the question as pairs of an entity and the words that count, so that spelling makes no difference."""
     words = " ".join(own_tokens(question.question))
     return {(entity, words) for entity in question.entity_ids}
 

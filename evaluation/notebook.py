@@ -9,6 +9,7 @@ pandas.DataFrame(evaluation.rows).groupby("question_type")["answer_correct"].mea
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ from evaluation.records import RECORDS, QueryRecord, read_records
 from evaluation.report import write_report
 from evaluation.run import evaluate
 from retriever.asking import Generator, QueryRetriever
+
+logger = logging.getLogger(__name__)
 
 
 class Evaluation(NamedTuple):
@@ -44,8 +47,8 @@ def evaluate_file(
         retriever: The retriever, such as `OMGM.retriever`.
         queries: The question file.
         query_images: The folder of its images.
-        out: The folder for the run and its report; another call with the same arguments reads the run from it and
-            asks only the failed questions again.
+        out: The folder for the run and its report. Another call reads the run from it and asks only the failed
+            questions again, with a warning: settings and steps of the retriever are not compared.
         dataset: Format of the file, a key of `evaluation.datasets.LOADERS`.
         generator: Answers from the evidence; `None` measures retrieval alone.
         limit: Evaluate the first questions only.
@@ -55,6 +58,9 @@ def evaluate_file(
         ValueError: The file cannot be read, has no questions, or `out` holds another run.
     """
     questions = load(dataset, Path(queries))[:limit]
+    if (Path(out) / "metrics.json").is_file():
+        what = "the figures are those of the earlier run, even if settings or steps of the retriever have changed since"
+        logger.warning("%s: %s; for a changed retriever, name another folder", out, what)
     metrics = evaluate(retriever, generator, questions, query_images, out, dataset=dataset, progress=progress)
     write_report(Path(out), Path(query_images))
     note_images(Path(out), images_of(questions, Path(query_images)))

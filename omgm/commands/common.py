@@ -230,8 +230,9 @@ def training_notes(args: argparse.Namespace, profile: Profile) -> list[Path]:
     from omgm.profile import is_folder
 
     models = filter(is_folder, (profile.encoder.model, profile.fusion.model, profile.sections.model))
-    paths = [Path(args.profile), *map(Path, models)]
-    return sorted({path.resolve().parent for path in map(Path.expanduser, paths) if path.exists()})
+    file = Path(args.profile).expanduser()
+    noted = [*([file] if file.is_file() else []), *(Path(model).expanduser() for model in models)]
+    return sorted({path.resolve().parent for path in noted})
 
 
 def load_questions(args: argparse.Namespace) -> list[Question]:

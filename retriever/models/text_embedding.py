@@ -50,13 +50,13 @@ class EmbeddingSettings(NamedTuple):
         pooling: Whose vectors of a text's tokens count: the last one's, the first one's, or the mean of all.
         question: What precedes a question.
         passage: What precedes a passage.
-        lower: Whether texts are put in lower case before the tokenizer reads them.
+        lowercase: Whether the tokenizer gets texts in lower case.
     """
 
     pooling: Pooling
     question: str
     passage: str
-    lower: bool = False
+    lowercase: bool = False
 
 
 class TextEmbedding:
@@ -89,8 +89,7 @@ class TextEmbedding:
             ValueError: A file is missing, the weights do not match, or the model consists of parts other than a
                 transformer, a known pooling and a normalization.
         """
-        from tokenizers import normalizers  # only for profiles that name one
-        from transformers import AutoModel, AutoTokenizer
+        from transformers import AutoModel, AutoTokenizer  # only for profiles that name one
 
         settings = read_settings(folder)
         asked = read_object(folder / _ASKS) if (folder / _ASKS).is_file() else {}
@@ -100,16 +99,11 @@ class TextEmbedding:
         model = load_pretrained(AutoModel, folder, dtype)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         check_words(folder, tokenizer, model.config.vocab_size)
-        if settings.lower:
-            own = tokenizer.backend_tokenizer.normalizer
-            tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(
-                [normalizers.Lowercase(), *([own] if own else [])]
-            )
         return cls(model.to(device), tokenizer, settings, folder_fingerprint(folder), _longest(folder, max_tokens))
 
     def encode_questions(self, questions: Sequence[str]) -> FloatArray:
         """Encodes to L2-normalized vectors, float32 [N, dimension]; long questions are cut."""
-        texts = [self.settings.question + question for question in questions]
+        texts = [self._cased(self.settings.question + question) for question in questions]
         ids = self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"] if texts else []
         return self._encode(ids)
 
@@ -124,7 +118,8 @@ class TextEmbedding:
 
     def _windows(self, title: str, text: str) -> list[list[int]]:
         """Returns the token ids of a section, in as many windows as it takes."""
-        before = f"{self.settings.passage}{title}\n" if title else self.settings.passage
+        before = self._cased(f"{self.settings.passage}{title}\n" if title else self.settings.passage)
+        text = self._cased(text)
         whole: list[int] = self.tokenizer(before + text, verbose=False)["input_ids"]
         if len(whole) <= self.max_tokens:
             return [whole]
@@ -133,6 +128,9 @@ class TextEmbedding:
         first = first + own[: self.max_tokens // 2]
         room = self.max_tokens - len(first) - len(last)
         return [first + inner[at : at + room] + last for at in range(0, len(inner), room)]
+
+    def _cased(self, text: str) -> str:
+        return text.lower() if self.settings.lowercase else text
 
     @torch.inference_mode()
     def _encode(self, texts: Sequence[Sequence[int]]) -> FloatArray:
@@ -163,17 +161,18 @@ def embedding_fingerprint(folder: Path, max_tokens: int) -> str:
 
 def _longest(folder: Path, max_tokens: int) -> int:
     """Returns `max_tokens`, or the longest text in tokens that the folder was trained with, if that is less."""
-    return min(max_tokens, _texts(folder).get("max_seq_length") or max_tokens)
+    return min(max_tokens, _text_settings(folder).get("max_seq_length") or max_tokens)
 
 
-def _texts(folder: Path) -> dict[str, Any]:
+def _text_settings(folder: Path) -> dict[str, Any]:
     path = folder / "sentence_bert_config.json"
     return read_object(path) if path.is_file() else {}
 
 
 def _fingerprint(weights: str, settings: EmbeddingSettings, max_tokens: int) -> str:
-    # Models that keep the case have the fingerprint that they had before there was `lower`.
-    parts = [weights, *settings[:3], max_tokens, *(["lower"] if settings.lower else [])]
+    # `lowercase` is only in the fingerprints of models that have it: indexes of the others stay valid.
+    pooling, question, passage, lowercase = settings
+    parts = [weights, pooling, question, passage, max_tokens, *(["lowercase"] if lowercase else [])]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -203,5 +202,5 @@ def read_settings(folder: Path) -> EmbeddingSettings:
     path = folder / _ASKS
     prompts = dict(read_object(path).get("prompts") or {}) if path.is_file() else {}
     passage = next((prompts[name] for name in ("document", "passage", "corpus") if name in prompts), "")
-    lower = bool(_texts(folder).get("do_lower_case"))
-    return EmbeddingSettings(cast(Pooling, modes[0]), prompts.get("query", ""), passage, lower)
+    lowercase = bool(_text_settings(folder).get("do_lower_case"))
+    return EmbeddingSettings(cast(Pooling, modes[0]), prompts.get("query", ""), passage, lowercase)

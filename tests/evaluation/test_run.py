@@ -367,7 +367,7 @@ def test_few_arguments_are_enough(tmp_path: Path, images: Path) -> None:
     assert [metrics[key] for key in ("dataset", "profile", "settings", "index")] == ["evqa", "custom", {}, described]
 
 
-def test_a_question_file_in_a_notebook(tmp_path: Path, images: Path) -> None:
+def test_a_question_file_in_a_notebook(tmp_path: Path, images: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = [
         {
             "id": color,
@@ -420,6 +420,9 @@ def test_a_question_file_in_a_notebook(tmp_path: Path, images: Path) -> None:
     assert (evaluation.rows[3]["entity"], evaluation.rows[3]["failed"][:6]) == (None, "image:")
     first = evaluate_file(FakeRetriever(), queries, images, tmp_path / "first", limit=1, **options)
     assert [row["id"] for row in first.rows] == ["red"] == [q.id for q in load("plain", queries)[:1]]
+    assert "of the earlier run" not in caplog.text
+    again = evaluate_file(FakeRetriever(), queries, images, tmp_path / "first", limit=1, **options)
+    assert again == first and "the figures are those of the earlier run, even if settings" in caplog.text
     with pytest.raises(ValueError, match="no questions"):
         evaluate_file(FakeRetriever(), write_jsonl(tmp_path / "none.jsonl"), images, tmp_path / "none")
 

@@ -144,7 +144,20 @@ def test_no_text_is_longer_than_in_training(folder: Path, tmp_path: Path) -> Non
     assert ours.fingerprint != embedding_fingerprint(tmp_path, 19)
 
 
-def test_texts_in_lower_case_if_the_model_was_trained_so(folder: Path, tmp_path: Path) -> None:
+def test_the_default_prompt_is_neither_for_questions_nor_for_passages(tmp_path: Path) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    write_qwen3_embedding(tmp_path)
+    path, text = tmp_path / "config_sentence_transformers.json", "red flag"
+    asked = {"prompts": {"retrieval": "blue "}, "default_prompt_name": "retrieval"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | asked))
+    theirs, ours = library.SentenceTransformer(str(tmp_path), device="cpu"), TextEmbedding.load(tmp_path)
+    np.testing.assert_allclose(ours.encode_questions([text]), theirs.encode_query([text]), atol=1e-5)
+    [[passage]] = ours.encode_passages([text])
+    [document] = theirs.encode_document([text])
+    assert passage @ document / np.linalg.norm(passage.astype(np.float32)) > 0.999
+
+
+def test_texts_in_lower_case_if_the_model_was_trained_so(tmp_path: Path) -> None:
     write_qwen3_embedding(tmp_path)
     text = "RED Flag Blue"
     kept = TextEmbedding.load(tmp_path)
